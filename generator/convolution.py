@@ -358,8 +358,7 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
     if q.activation != "none":
         given = "".join(f", {name}" for name in BY_NAME[q.activation].parameters)
         value = f"{q.activation}({value}{given})"
-    if q.has_y_scale and (mode.order != "multiply" or q.sees_real):
-        value += " / y_scale" if mode.order == "multiply_divide" else " * inverse"
+    value += {"multiply_divide": " / y_scale", "multiply_reciprocal": " * inverse"}.get(q.to_output_units, "")
     if not q.requantizes:
         saturated = ", saturated" * q.has_y_scale
         return [*lines, f"  y   = {value}{saturated}, as {q.out_type}"]
@@ -376,6 +375,8 @@ def _residual(q: Quantization) -> str:
     if q.mode.requantizes_before_residual:
         return f"clamp({ROUNDINGS[q.mode.rounding]}(v){' + inner_zero' * q.inner_zero_point}) as {q.out_type}"
     shifted = "(residual - residual_zero)" if q.residual_zero_point else "residual"
+    if q.mode.adds_dequantized:
+        return f"{q.out_type}(v) * inner_scale + residual * residual_scale"
     if q.mode.residual_add == "fma":
         return f"fma({shifted.strip('()')}, residual_scale, v)"
     return f"v + {shifted} * residual_scale"

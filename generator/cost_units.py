@@ -31,10 +31,10 @@ def of_activation(problem: Conv2d) -> int:
 
 
 def of_residual(problem: Conv2d) -> int:
-    """Return the instructions per output of the residual: convert, subtract and add, or requantize twice."""
+    """Return the instructions per output of the residual: convert, subtract and add, or round twice."""
     if problem.quantization.residual == "none":
         return 0
-    return 7 if problem.quantization.mode.requantizes_before_residual else 4
+    return 7 if problem.quantization.mode.rounds_before_residual else 4
 
 
 def of_parameters(problem: Conv2d) -> float:

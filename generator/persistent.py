@@ -14,6 +14,7 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 from qconv.errors import Infeasible
 from qconv.generator import tensor_map
@@ -34,6 +35,22 @@ from qconv.targets.target import Target
 # Bytes of the reduction per slab, which is one row of a 128-byte swizzle.
 SLAB = 128
 MBARRIER_BYTES = 8
+
+
+class StagedResidual(NamedTuple):
+    """How a lane reads a residual of one byte from shared memory: the C++ type that the epilogue receives, the function
+    that takes it from a word, and that function's section of the prelude."""
+
+    ctype: str
+    function: str
+    section: str
+
+
+def of_staged(problem: Conv2d) -> StagedResidual:
+    """Return integers as floats, and narrow floats as their bits."""
+    if problem.quantization.types.residual_is_integer:
+        return StagedResidual("float", "byte_as_float", "byte_floats")
+    return StagedResidual("int", "byte_as_int", "byte_ints")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,16 @@ from qconv.generator.convolution import argument_fields, problem_constants, repa
 from qconv.generator.cost_units import MEMORY, at_once, moved_bytes, of_activation, of_parameters, of_residual
 from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.families import Family
-from qconv.generator.persistent import MBARRIER_BYTES, SLAB, Products, SlabPlan, slab_maps, warpgroup_of, why_not
+from qconv.generator.persistent import (
+    MBARRIER_BYTES,
+    SLAB,
+    Products,
+    SlabPlan,
+    of_staged,
+    slab_maps,
+    warpgroup_of,
+    why_not,
+)
 from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
@@ -69,6 +78,7 @@ class WgmmaRoles(Products):
     residual_in_smem: bool
     repack: str  # template file of the kernel that rearranges the weights
     residual_as: str = "int"  # type in which the epilogue receives a residual
+    residual_byte: str = ""  # function that makes it of a staged one
     tile_at_once: bool = False  # all products of a tile are in flight together
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
     sums: Literal["in_place", "promoted"] = "in_place"
@@ -200,17 +210,19 @@ class WgmmaPlan(SlabPlan):
     @property
     def wants(self) -> tuple[str, ...]:
         copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
-        residuals = ("warp_barrier", "byte_floats") if self.residual_slots else ()
+        residuals = ("warp_barrier", of_staged(self.problem).section) if self.residual_slots else ()
         return ("warp", *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
 
     @property
     def roles(self) -> WgmmaRoles:
         products = self.warpgroup_products(self.instruction, self.config.pixels, "wgmma_swizzled")
+        staged = of_staged(self.problem)
         return WgmmaRoles(
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
             repack=self.repack,
-            residual_as="float" if self.residual_slots > 0 else self.context.residual_type,
+            residual_as=staged.ctype if self.residual_slots > 0 else self.context.residual_type,
+            residual_byte=staged.function,
             zeros_behind=self.multiplies_by_function,
             sums="promoted" if self.problem.quantization.promoted_sums else "in_place",
         )

@@ -261,8 +261,8 @@ inline void check_ratio(const char* name, float ratio) {
 
 inline void check_products(const Layer& layer, const Parameters& p) {
     const float x_scale = static_cast<float>(p.x_scale), y_scale = static_cast<float>(p.y_scale);
-    const bool requantizes_twice = layer.inner_scale != nullptr;
-    const float unit = requantizes_twice ? static_cast<float>(p.inner_scale) : y_scale;
+    const bool rounds_twice = layer.inner_scale != nullptr;
+    const float unit = rounds_twice ? static_cast<float>(p.inner_scale) : y_scale;
     for (double each : p.w_scales) {
         const float product = x_scale * static_cast<float>(each), multiplier = product / unit;
         if (!(std::isfinite(multiplier) && multiplier > 0.0f))
@@ -270,7 +270,7 @@ inline void check_products(const Layer& layer, const Parameters& p) {
                    "float32, or every output would be the same; check the three scales");
         if (layer.inverts_product) check_inverse("x_scale * w_scale", product);
     }
-    if (requantizes_twice) {
+    if (rounds_twice) {
         check_ratio(layer.inner_scale, unit / y_scale);
         check_ratio(layer.residual_scale, static_cast<float>(p.residual_scale) / y_scale);
     }

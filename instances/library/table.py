@@ -198,7 +198,7 @@ def used(q: Quantization) -> dict[str, bool]:
         "w_scale": q.scaled,
         "y_scale": q.has_y_scale,
         "residual_scale": q.residual != "none",
-        "inner_scale": q.mode.requantizes_before_residual,
+        "inner_scale": q.mode.rounds_before_residual,
         "bias": q.bias != "none",
         "table": q.table,
     } | {name: getattr(q, name) for name in NAMED if name.endswith("zero_point")}

@@ -526,6 +526,143 @@ extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(c
     }
     args.borders[index] = -args.x_zero * sum;
 }
+//
+//   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
+//   v   = (acc + bias[k]) * multiplier[k]
+//   r   = float8_e4m3fn(v) * inner_scale + residual * residual_scale
+//   y   = relu(r) / y_scale, saturated, as float8_e4m3fn
+
+__device__ __forceinline__ float half_to_float(unsigned short half) {
+    float a;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
+    return a;
+}
+
+// Converts byte `i` of a word to int in one instruction.
+template <class Byte>
+__device__ __forceinline__ int byte_as_int(unsigned word, int i) {
+    int byte;  // and above it its sign three times, or zeros
+    const int selector = (Byte(-1) < Byte(0) ? 0x8880 : 0x4440) + 0x1111 * i;
+    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"(selector));
+    return byte;
+}
+
+// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
+// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
+struct E4m3s {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
+        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
+        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
+    }
+};
+
+// Converts float to an 8-bit float: half to even, beyond the largest number to that number, as OCP's
+// saturating conversion does; a NaN is the type's NaN. Below the smallest normal number, adding a power of
+// two drops the bits below the last one.
+template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
+__device__ __forceinline__ unsigned char to_float8(float a) {
+    constexpr int DROPPED = 23 - MANTISSA;
+    constexpr unsigned SMALLEST_NORMAL = (128u - BIAS) << 23, ONE_STEP = (151u - BIAS - MANTISSA) << 23;
+    const unsigned sign = as_bits(a) >> 24 & 0x80u, magnitude = as_bits(a) & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return 0x7fu;
+    if (magnitude < SMALLEST_NORMAL) {
+        const unsigned steps = as_bits(as_float(magnitude) + as_float(ONE_STEP)) - ONE_STEP;
+        return static_cast<unsigned char>(sign | steps);
+    }
+    const unsigned even = magnitude >> DROPPED & 1u;
+    const unsigned rounded = (magnitude + (1u << (DROPPED - 1)) - 1u + even) >> DROPPED;
+    const unsigned rebased = rounded - ((127u - BIAS) << MANTISSA);
+    return static_cast<unsigned char>(sign | (rebased < LARGEST ? rebased : LARGEST));
+}
+
+// Rounds floats half to even to an 8-bit float, saturating, four to a word.
+template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
+struct PackedFloats8 {
+    static constexpr int COUNT = 4;
+    static __device__ __forceinline__ unsigned char one(float a) {
+        return static_cast<unsigned char>(pair(a, a));
+    }
+    static __device__ __forceinline__ unsigned word(const float* four) {
+        return pair(four[0], four[1]) | pair(four[2], four[3]) << 16;
+    }
+    static __device__ __forceinline__ unsigned pair(float low, float high) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+        unsigned short two;
+        if constexpr (MANTISSA == 3) {
+            asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+        } else {
+            asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
+        }
+        return two;
+#else
+        const unsigned upper = to_float8<MANTISSA, LARGEST, BIAS>(high);
+        return to_float8<MANTISSA, LARGEST, BIAS>(low) | upper << 8;
+#endif
+    }
+};
+using PackedE4m3s = PackedFloats8<3, 0x7eu, 7>;
+using PackedE5m2s = PackedFloats8<2, 0x7bu, 15>;
+
+using X = unsigned char;
+using W = unsigned char;
+using Sum = float;
+using Output = unsigned char;
+using Residual = unsigned char;
+
+// The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+// thread loads them once for all its outputs of the channel.
+struct Channel {
+    float bias;
+    float multiplier;
+    float inner_scale;
+    float residual_scale;
+    float y_scale;
+};
+
+__device__ __forceinline__ Channel load_channel(
+    [[maybe_unused]] const Arguments& args, [[maybe_unused]] int k) {
+    Channel channel;
+    channel.bias = tile::load(args.bias + k);
+    channel.multiplier = tile::load(args.multiplier + k);
+    channel.inner_scale = args.inner_scale;
+    channel.residual_scale = args.residual_scale;
+    channel.y_scale = args.y_scale;
+    return channel;
+}
+
+// The type that `narrow` converts to an output element.
+using Finished = float;
+using Narrow = tile::PackedE4m3s;
+
+@@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 6+0
+    const int residual = inputs.residual;
+@@ 8+0
+    value = tile::add(value, channel.bias);
+@@ 9+1
+    value = tile::multiply(tile::E4m3s::of(tile::PackedE4m3s::one(value), 0), channel.inner_scale);
+    const float added = tile::E4m3s::of(static_cast<unsigned char>(residual), 0);
+    value = tile::add(value, tile::multiply(added, channel.residual_scale));
+    value = tile::maximum(value, 0.0f);
+    value = tile::divide(value, channel.y_scale);
+
+__device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one(finished); }
+
+@@ cd3dfecd in whole/simt-body-sm_90a.cu: // Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
+@@ 5+2
+    if constexpr (COUNT % Narrow::COUNT == 0) {
+        constexpr int ALL = COUNT / Narrow::COUNT, WORDS = ALL % 4 == 0 ? 4 : ALL % 2 == 0 ? 2 : 1;
+@@ 8+1
+        for (int i = 0; i < ALL; i += WORDS) {
+@@ 11+5
+            for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
+            *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
+
+@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
+@@ 10+1
+        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
 
 @@ 16fb762f in pages/halo-phases-sm_90a.cu: // Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
 @@ 21+1
@@ -1038,13 +1175,11 @@ using Output = float;
     const float* bias;  // per channel: fp32 bias / (x_scale * w_scale)
     const float* multiplier;  // per channel: x_scale * w_scale
 
-@@ dcb124ab in whole/simt-body-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
-@@ 4+1
-    float bias;
+@@ 2df553df in shared.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+3
 
-@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
-@@ 4+1
-    channel.bias = tile::load(args.bias + k);
+@@ 663f93b1 in shared.cu: __device__ __forceinline__ Channel load_channel(
+@@ 6+3
 
 @@ ec798b21 in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 8+0
@@ -1065,12 +1200,6 @@ __device__ __forceinline__ unsigned half_pair(float low, float high) {
 #else
     return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;
 #endif
-}
-
-__device__ __forceinline__ float half_to_float(unsigned short half) {
-    float a;
-    asm("cvt.f32.f16 %0, %1;" : "=f"(a) : "h"(half));
-    return a;
 }
 
 // The elements of a 32-bit word as floats: two halves.
@@ -1140,18 +1269,6 @@ using Output = unsigned short;
 // The type that `narrow` converts to an output element.
 using Finished = float;
 using Narrow = tile::PackedHalves;
-
-__device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one(finished); }
-
-@@ cd3dfecd in whole/simt-body-sm_90a.cu: // Stores COUNT neighbouring output elements. The address must be aligned to the largest power of two that
-@@ 5+2
-    if constexpr (COUNT % Narrow::COUNT == 0) {
-        constexpr int ALL = COUNT / Narrow::COUNT, WORDS = ALL % 4 == 0 ? 4 : ALL % 2 == 0 ? 2 : 1;
-@@ 8+1
-        for (int i = 0; i < ALL; i += WORDS) {
-@@ 11+5
-            for (int j = 0; j < WORDS; ++j) words.word[j] = Narrow::word(&finished[(i + j) * Narrow::COUNT]);
-            *reinterpret_cast<tile::Words<WORDS>*>(to + i * Narrow::COUNT) = words;
 
 using XWord = tile::Halves;
 using WWord = tile::Halves;
@@ -1284,10 +1401,6 @@ struct Tfloats {
     static constexpr int COUNT = 1;
     static __device__ __forceinline__ float of(unsigned word, int) { return as_float(word & 0xffffe000u); }
 };
-
-@@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
-@@ 10+1
-        asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
 
 // Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
 // per word.

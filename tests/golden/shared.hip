@@ -176,78 +176,13 @@ __device__ __forceinline__ float half_to_float(unsigned short half) {
     return static_cast<float>(__builtin_bit_cast(_Float16, half));
 }
 
-// The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
-// exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
-struct E4m3s {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
-        const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
-        return magnitude == 0x7fu ? as_float(0x7fffffffu) : scaled * 256.0f;
-    }
-};
+@@ 2df553df in shared.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 6+1
+@@ 8+1
 
-// Converts float to an 8-bit float: half to even, beyond the largest number to that number, as OCP's
-// saturating conversion does; a NaN is the type's NaN. Below the smallest normal number, adding a power of
-// two drops the bits below the last one.
-template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
-__device__ __forceinline__ unsigned char to_float8(float a) {
-    constexpr int DROPPED = 23 - MANTISSA;
-    constexpr unsigned SMALLEST_NORMAL = (128u - BIAS) << 23, ONE_STEP = (151u - BIAS - MANTISSA) << 23;
-    const unsigned sign = as_bits(a) >> 24 & 0x80u, magnitude = as_bits(a) & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return 0x7fu;
-    if (magnitude < SMALLEST_NORMAL) {
-        const unsigned steps = as_bits(as_float(magnitude) + as_float(ONE_STEP)) - ONE_STEP;
-        return static_cast<unsigned char>(sign | steps);
-    }
-    const unsigned even = magnitude >> DROPPED & 1u;
-    const unsigned rounded = (magnitude + (1u << (DROPPED - 1)) - 1u + even) >> DROPPED;
-    const unsigned rebased = rounded - ((127u - BIAS) << MANTISSA);
-    return static_cast<unsigned char>(sign | (rebased < LARGEST ? rebased : LARGEST));
-}
-
-// Rounds floats half to even to an 8-bit float, saturating, four to a word.
-template <int MANTISSA, unsigned LARGEST, unsigned BIAS>
-struct PackedFloats8 {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ unsigned char one(float a) {
-        return static_cast<unsigned char>(pair(a, a));
-    }
-    static __device__ __forceinline__ unsigned word(const float* four) {
-        return pair(four[0], four[1]) | pair(four[2], four[3]) << 16;
-    }
-    static __device__ __forceinline__ unsigned pair(float low, float high) {
-#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
-        unsigned short two;
-        if constexpr (MANTISSA == 3) {
-            asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
-        } else {
-            asm("cvt.rn.satfinite.e5m2x2.f32 %0, %1, %2;" : "=h"(two) : "f"(high), "f"(low));
-        }
-        return two;
-#else
-        const unsigned upper = to_float8<MANTISSA, LARGEST, BIAS>(high);
-        return to_float8<MANTISSA, LARGEST, BIAS>(low) | upper << 8;
-#endif
-    }
-};
-using PackedE4m3s = PackedFloats8<3, 0x7eu, 7>;
-using PackedE5m2s = PackedFloats8<2, 0x7bu, 15>;
-
-@@ e7e9eb0d in pages/fused-dense-everything-cpu.sm_80.cpp: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
-@@ 4+2
-    float bias;
-@@ 8+2
-
-@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
-@@ 4+1
-    channel.bias = tile::load(args.bias + k);
-@@ 6+0
-    channel.residual_scale = args.residual_scale;
-
-// The type that `narrow` converts to an output element.
-using Finished = float;
-using Narrow = tile::PackedE4m3s;
+@@ 663f93b1 in shared.cu: __device__ __forceinline__ Channel load_channel(
+@@ 6+1
+@@ 8+1
 
 __device__ __forceinline__ unsigned half_pair(float low, float high) {
     return to_half(low) | static_cast<unsigned>(to_half(high)) << 16;

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import golden_chains
 import golden_floats
-from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, WHOLE, conv
+from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, SUM_OF_FLOATS, WHOLE, conv
 from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
 from random_reductions import FLOATS, pixels_outside, reduction
@@ -160,6 +160,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         replace(LARGE_TILE, split_pixels=1, pixels=192, weight_slots=4),
     ),
     "wgmma-requantized-sum-sm_90a.cu": (conv(replace(BODY, k=256), SUM), "sm_90a", LARGE_TILE),
+    "wgmma-dequantized-sum-sm_90a.cu": (conv(replace(BODY, k=256), SUM_OF_FLOATS), "sm_90a", LARGE_TILE),
     "wgmma-odd-cpu.sm_90a.cpp": (
         conv(replace(BODY, c=80, k=21, n=1), HALF),
         "cpu.sm_90a",
@@ -167,6 +168,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     ),
     "halo-body-sm_90a.cu": (conv(replace(BODY, c=64, k=64), BIASED), "sm_90a", Halo(28, 2, 64)),
     "halo-residual-borders-sm_90a.cu": (conv(replace(BODY, c=64, k=80), ADDED), "sm_90a", Halo(14, 3, 64)),
+    "halo-dequantized-sum-sm_90a.cu": (conv(replace(BODY, c=64, k=64), SUM_OF_FLOATS), "sm_90a", Halo(28, 2, 64)),
     "halo-pixel-rows-sm_90a.cu": (conv(replace(BODY, c=80, k=80), BIASED), "sm_90a", Halo(16, 2, 80)),
     "halo-pixel-rows-direct-sm_90a.cu": (conv(replace(BODY, c=64, k=36), BIASED), "sm_90a", Halo(8, 3, 48)),
     "halo-stride-sm_90a.cu": (conv(replace(BODY, c=80, k=64, stride=(2, 2)), BIASED), "sm_90a", Halo(14, 3, 64)),

@@ -36,6 +36,14 @@ SUM = Quantization(
     inner_zero_point=True,
     mode=Mode(residual_add="requantized_last"),
 )
+SUM_OF_FLOATS = Quantization(
+    *("float8_e4m3fn",) * 3,
+    per_channel=True,
+    bias="float32",
+    activation="relu",
+    residual="float8_e4m3fn",
+    mode=Mode(residual_add="dequantized"),
+)
 LOOKED_UP = Quantization(
     "uint8", "int8", "uint8", per_channel=True, x_zero_point=True, y_zero_point=True, bias="int32", table=True
 )

@@ -3,7 +3,7 @@ special arguments."""
 
 from __future__ import annotations
 
-from golden_quantizations import ADDED, EVERYTHING
+from golden_quantizations import ADDED, EVERYTHING, SUM_OF_FLOATS
 from random_expressions import map_of
 from random_matmuls import of_bytes
 from random_reductions import FLOATS, reduction
@@ -104,6 +104,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("table", "cpu", Table(1000, out_type="uint8")),
     ("concat", "cpu", Concat(24, (24, 16), (24, 20), (0, 4), (0, 1))),
     ("pooling", "cpu", MaxPool(1, 9, 8, 24, 3, 3, stride=2, pad=1)),
+    ("halo", "cpu.sm_90a", Conv2d(1, 8, 8, 64, 64, 3, 3, pad=SAME, quantization=SUM_OF_FLOATS)),
     # A convolution with a fused sum, then ops between convolutions whose scales and zero points are run-time arguments.
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=REQUANTIZED_SUM)),
     ("binary", "cpu", Add(1, 1, 960)),

@@ -12,7 +12,7 @@ from random_matrix import matrix_plan, matrix_problems
 from random_problems import Decks, problems
 from random_special import special_plan, special_problems
 
-from qconv import Conv2d, Quantization
+from qconv import Conv2d, Mode, Quantization
 from qconv.arithmetic.quantization import ACTIVATIONS, OUT_TYPES, RESIDUALS
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.errors import Infeasible
@@ -52,8 +52,15 @@ def float_quantization(
         activation=decks.deal("activation", ACTIVATIONS),
         residual=residual,
         residual_zero_point=residual in ("int8", "uint8") and decks.deal("residual_zero_point", FLAGS),
+        mode=Mode(residual_add=_residual_add(decks, out_type, residual)),
         promoted_sums=promotes and x_type in FLOAT8 and decks.deal("promoted_sums", FLAGS),
     )
+
+
+def _residual_add(decks: Decks, out_type: str, residual: str) -> str:
+    """Deal whether the output, an 8-bit float, is rounded before the residual is added."""
+    sums = out_type in FLOAT8 and residual != "none"
+    return str(decks.deal("residual_add", ("multiply_add", "dequantized", "dequantized"))) if sums else "multiply_add"
 
 
 def float_problems(family: str, seed: int, count: int, target: Target) -> Iterator[Conv2d]:
@@ -69,7 +76,7 @@ def float_problems(family: str, seed: int, count: int, target: Target) -> Iterat
     for shape in shapes:
         q = float_quantization(decks, served, family in PROMOTING)
         if family == "stem_wgmma":
-            q = replace(q, residual="none", residual_zero_point=False)
+            q = replace(q, residual="none", residual_zero_point=False, mode=Mode())
         yield replace(shape, quantization=q)
 
 
@@ -108,7 +115,7 @@ def _float_chain(chain: Chain, decks: list[Decks], target: Target) -> Chain:
         if behind:
             taken = {ELEMENT_TYPES[pair[0]].array_type for pair in behind}
             between = tuple(name for name in BETWEEN if name in taken)
-            q = replace(q, residual="none", residual_zero_point=False, y_zero_point=False)
+            q = replace(q, residual="none", residual_zero_point=False, y_zero_point=False, mode=Mode())
             q = replace(q, out_type=own.deal(f"between {between}", between))
         made.append(replace(one, quantization=q))
     return chain_of(made)

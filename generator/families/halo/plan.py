@@ -30,7 +30,15 @@ from qconv.generator.families.halo.config import (
     why_none,
 )
 from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, MergedColumns, Windows, is_gathered, reshaped
-from qconv.generator.persistent import MBARRIER_BYTES, ImageTiles, PersistentPlan, Products, map_fields, warpgroup_of
+from qconv.generator.persistent import (
+    MBARRIER_BYTES,
+    ImageTiles,
+    PersistentPlan,
+    Products,
+    map_fields,
+    of_staged,
+    warpgroup_of,
+)
 from qconv.generator.plan import Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
@@ -144,6 +152,7 @@ class HaloRoles(Products):
     exchange: str = "families/halo/no_exchange.j2"
     prepare_kernels: tuple[str, ...] = ()  # the files of the kernels that run once for a set of weights
     residual_as: str = "int"  # the C++ type of a residual in the epilogue
+    residual_byte: str = ""  # the function that makes it of a staged one
 
 
 @dataclass(frozen=True)
@@ -276,7 +285,8 @@ class HaloPlan(PersistentPlan):
         stores = ("store_tile_4d",) if self.staged else ()
         transposes = not self.config.has_pixel_rows
         staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
-        residuals = (*("load_transposed",) * transposes, "byte_floats") if self.residual_in_smem else ()
+        section = of_staged(self.problem).section
+        residuals = (*("load_transposed",) * transposes, section) if self.residual_in_smem else ()
         overlap = ("overlap",) if self.overlaps else ()
         # A producer that writes windows fences them for `wgmma`.
         gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
@@ -304,7 +314,8 @@ class HaloPlan(PersistentPlan):
             filter=f"families/halo/filter{'_of_columns' * merges}.j2",
             exchange=f"families/halo/{'exchange' if self.config.cluster_blocks > 1 else 'no_exchange'}.j2",
             prepare_kernels=self._prepare_kernels,
-            residual_as="float" if self.residual_in_smem else self.context.residual_type,
+            residual_as=of_staged(self.problem).ctype if self.residual_in_smem else self.context.residual_type,
+            residual_byte=of_staged(self.problem).function,
         )
 
     @property

@@ -23,6 +23,7 @@ import numpy as np
 
 from qconv.arithmetic import quantized_sum as requantized_sum
 from qconv.arithmetic.fma import fma
+from qconv.arithmetic.narrow import NARROW_FLOATS, narrow
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.arithmetic.quantization import Parameters, Quantization
 from qconv.arithmetic.step import Argument, Array, Step, Values, activation
@@ -45,10 +46,10 @@ def _kept(quantization: Quantization, scale: Any) -> Array:
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
-    """Return x_scale * w_scale / y_scale, where y_scale is `inner_scale` if the convolution's own output is requantized
+    """Return x_scale * w_scale / y_scale, where y_scale is `inner_scale` if the convolution's own output is rounded
     first, and 1 if the output or the activation's input is real."""
     y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
-    if quantization.mode.requantizes_before_residual:
+    if quantization.mode.rounds_before_residual:
         y_scale = parameters.inner_scale
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
@@ -93,6 +94,8 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
         chosen += _scale(quantization)
     if quantization.mode.requantizes_before_residual:
         return (*chosen, *requantized_sum.steps(quantization))
+    if quantization.mode.adds_dequantized:
+        chosen.append(_dequantize_own(quantization))
     if quantization.residual != "none":
         chosen.append(_residual(quantization))
     if packs_from_zero(quantization):
@@ -218,7 +221,7 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
             (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
         )
     says = "x_scale * w_scale / y_scale" if quantization.to_output_units == "multiply" else "x_scale * w_scale"
-    if mode.requantizes_before_residual:
+    if mode.rounds_before_residual:
         says = "x_scale * w_scale / inner_scale"
     yield Step(
         "multiply",
@@ -257,6 +260,19 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
     )
 
 
+def _dequantize_own(quantization: Quantization) -> Step:
+    """Return the step that rounds the value to the output's 8-bit float, as a kernel of the convolution alone does, and
+    multiplies it by its scale, as the kernel that adds the two does."""
+    own, of = quantization.out_type, NARROW_FLOATS[quantization.out_type]
+    return Step(
+        "dequantize_own",
+        f"value = tile::multiply({of.read.format(of.round.format('value'))}, channel.inner_scale);",
+        lambda value, v: narrow(value, own).astype(np.float32) * v["inner_scale"],
+        (Argument("inner_scale", "float", False, "the scale of its own output", lambda q, p: _float32(p.inner_scale)),),
+        (*of.round_wants, *of.read_wants),
+    )
+
+
 def _residual(quantization: Quantization) -> Step:
     """Return the step that adds the residual in the units of the value: the output's after the one `multiply`, else
     real."""
@@ -268,7 +284,7 @@ def _residual(quantization: Quantization) -> Step:
 
     says = "residual_scale / y_scale" if in_output_units else "the scale of the residual"
     arguments = [Argument("residual_scale", "float", False, says, scale)]
-    shifted, wants = _RESIDUAL_OF.get(quantization.residual, ("static_cast<float>(residual)", ()))
+    shifted, wants = _residual_as_float(quantization)
     if quantization.residual_zero_point:
         shifted = "static_cast<float>(residual - channel.residual_zero)"
         zero = Argument(
@@ -298,12 +314,13 @@ def _residual(quantization: Quantization) -> Step:
     )
 
 
-# A residual of floats, in C++ as a float, with the sections of the prelude that this needs.
-_RESIDUAL_OF: dict[str, tuple[str, tuple[str, ...]]] = {
-    "float16": ("tile::half_to_float(static_cast<unsigned short>(residual))", ("from_half", "bits")),
-    "bfloat16": ("tile::bfloat16_to_float(static_cast<unsigned short>(residual))", ("from_bfloat16", "bits")),
-    "float32": ("residual", ()),
-}
+def _residual_as_float(quantization: Quantization) -> tuple[str, tuple[str, ...]]:
+    """Return the C++ of a residual without a zero point, and the sections of the prelude that it needs."""
+    residual = quantization.residual
+    if residual not in NARROW_FLOATS:
+        return "residual" if residual == "float32" else "static_cast<float>(residual)", ()
+    bits = f"static_cast<{ELEMENT_TYPES[residual].bits_ctype}>(residual)"
+    return NARROW_FLOATS[residual].read.format(bits), NARROW_FLOATS[residual].read_wants
 
 
 def _inverse_where_it_serves(scale: float) -> np.float32:

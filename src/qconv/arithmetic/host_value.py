@@ -44,6 +44,7 @@ def host_value(quantization: Quantization, argument: Argument) -> str:
         "y_inverse": lambda _: "inverse_where_it_serves(p.y_scale)",
         "inverse": lambda _: f"1.0f / {_single('p.y_scale')}",
         "y_zero": lambda _: _single("p.y_zero_point"),
+        "inner_scale": lambda _: _single("p.inner_scale"),
         "inner_zero": lambda _: _single("p.inner_zero_point"),
         "inner_ratio": lambda _: _ratio("inner"),
         "residual_ratio": lambda _: _ratio("residual"),
@@ -78,7 +79,7 @@ def _real_scale(quantization: Quantization) -> str:
 
 def _multiplier(quantization: Quantization) -> str:
     y_scale = "p.y_scale" if quantization.to_output_units == "multiply" else "1.0"
-    if quantization.mode.requantizes_before_residual:
+    if quantization.mode.rounds_before_residual:
         y_scale = "p.inner_scale"
     if quantization.mode.multiplier == "fp64_rounded":
         return _single(f"p.x_scale * p.w_scale(k) / {y_scale}")
@@ -129,9 +130,7 @@ def _sum_offset(quantization: Quantization) -> str:
 
 def _in_output_units(quantization: Quantization, real: str) -> str:
     """Return a number of the activation, converted to output units where one factor scales the value to them."""
-    if quantization.has_y_scale and quantization.mode.order == "multiply":
-        return f"{real} / {_single('p.y_scale')}"
-    return real
+    return f"{real} / {_single('p.y_scale')}" if quantization.to_output_units == "multiply" else real
 
 
 def _capped(quantization: Quantization, value: str) -> str:

@@ -37,11 +37,12 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     # The scales of x and of the residual: as given, or 1 / (1 / scale) in fp32, for a system that stores the inverses.
     "scales": ("as_given", "twice_inverted"),
     # value + residual * residual_scale as two operations, or as one fma. Or the value is first requantized to the
-    # output's type with its own scale, and then added by QLinearAdd, as its first operand or as its last.
-    "residual_add": ("multiply_add", "fma", "requantized", "requantized_last"),
+    # output's type with its own scale, and then added by QLinearAdd, as its first operand or as its last. Or it is
+    # rounded to the output's 8-bit float with its own scale, and both are dequantized and added.
+    "residual_add": ("multiply_add", "fma", "requantized", "requantized_last", "dequantized"),
 }
-# Flags that must keep their defaults where the value is requantized before the residual is added.
-SET_BY_QLINEAR_ADD = ("rounding", "zero_point_add", "order", "multiplier", "clamp", "scales")
+# Flags that must keep their defaults where the value is rounded to the output's type before the residual is added.
+SET_BY_SUM = ("rounding", "zero_point_add", "order", "multiplier", "clamp", "scales")
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,34 @@ class Mode:
                 "scales='twice_inverted' with multiplier='fp64_rounded': it inverts in fp32, and this multiplier takes "
                 "the scales in fp64; leave the scales as_given or use another multiplier"
             )
-        self._check_qlinear_add()
+        self._check_sum()
 
-    def _check_qlinear_add(self) -> None:
-        for name in SET_BY_QLINEAR_ADD if self.requantizes_before_residual else ():
+    def _check_sum(self) -> None:
+        ops = (
+            "QLinearConv and QLinearAdd" if self.requantizes_before_residual else "QuantizeLinear and DequantizeLinear"
+        )
+        for name in SET_BY_SUM if self.rounds_before_residual else ():
             value, default = getattr(self, name), MODE_VALUES[name][0]
             if value != default:
                 raise ValueError(
-                    f"{name}={value!r} with residual_add={self.residual_add!r}: that is ONNX Runtime's QLinearConv and "
-                    f"QLinearAdd, which have {name}={default!r}; use it, or another residual_add"
+                    f"{name}={value!r} with residual_add={self.residual_add!r}: that is ONNX Runtime's {ops}, which "
+                    f"have {name}={default!r}; use it, or another residual_add"
                 )
 
     @property
-    def requantizes_before_residual(self) -> bool:
+    def rounds_before_residual(self) -> bool:
         """True where the convolution's own output is rounded to its type before the residual is added."""
+        return self.requantizes_before_residual or self.adds_dequantized
+
+    @property
+    def requantizes_before_residual(self) -> bool:
+        """True where a QLinearAdd adds the convolution's own output of 8 bits to the residual."""
         return self.residual_add in ("requantized", "requantized_last")
+
+    @property
+    def adds_dequantized(self) -> bool:
+        """True where the convolution's own output, an 8-bit float, is dequantized and added to the residual."""
+        return self.residual_add == "dequantized"
 
     @property
     def begins_with_own(self) -> bool:

@@ -79,7 +79,7 @@ def check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> ND
 
 def check_inner_scale(value: Any, used: bool) -> NDArray[Any] | None:
     if used != (value is not None):
-        says, rule = ("was not given", "requantizes") if used else ("was given", "does not requantize")
+        says, rule = ("was not given", "rounds") if used else ("was given", "does not round")
         raise ValueError(
             f"inner_scale {says}, but the problem {rule} its output before it adds the residual: make the two agree"
         )

@@ -32,7 +32,7 @@ from qconv.op import changed_fields, check_choice
 X_TYPES = tuple(name for name, element_type in ELEMENT_TYPES.items() if element_type.sums is not None)
 OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16", *FLOAT8)
 BIASES = ("none", "int32", "float32")
-RESIDUALS = ("none", "int8", "uint8", "float16", "bfloat16", "float32")
+RESIDUALS = ("none", "int8", "uint8", "float16", "bfloat16", *FLOAT8, "float32")
 ACTIVATIONS = tuple(BY_NAME)
 # Activations that commute with a positive scale, so that the value may be in any units.
 SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
@@ -156,9 +156,14 @@ class Quantization:
             )
 
     def _check_inner(self) -> None:
-        """Check that an inner zero point belongs to an output requantized before the residual, and that QLinearAdd
-        takes both operands."""
+        """Check that an inner zero point belongs to an output requantized before the residual, and that the sum takes
+        both operands."""
         chosen = f"residual_add={self.mode.residual_add!r}"
+        if self.mode.adds_dequantized and (self.out_type not in FLOAT8 or self.residual == "none"):
+            raise ValueError(
+                f"residual={self.residual!r} and out_type={self.out_type!r} with {chosen}: the output is rounded to an "
+                f"8-bit float before the residual is added; choose a residual and an out_type of {' or '.join(FLOAT8)}"
+            )
         if not self.mode.requantizes_before_residual:
             if self.inner_zero_point:
                 raise ValueError(
@@ -245,6 +250,8 @@ class Quantization:
         after the activation."""
         if not self.has_y_scale:
             return "none"
+        if self.mode.adds_dequantized:
+            return "multiply_divide"
         if self.mode.order == "multiply" and self.sees_real:
             return "multiply_reciprocal"
         return self.mode.order
@@ -285,7 +292,7 @@ class Quantization:
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
     the numbers of the activation: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a
-    scale and a zero point as well, and so does (`inner`) an output that is requantized before the residual is added.
+    scale and a zero point as well, and so does (`inner`) an output that is rounded before the residual is added.
     `table` has an output for each byte."""
 
     x_scale: Any = 1.0
@@ -327,7 +334,7 @@ class Parameters:
         ):
             checked[name] = check_zero_points(name, getattr(self, name), shape, dtype, getattr(q, name))
         checked["residual_scale"] = check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
-        checked["inner_scale"] = check_inner_scale(self.inner_scale, q.mode.requantizes_before_residual)
+        checked["inner_scale"] = check_inner_scale(self.inner_scale, q.mode.rounds_before_residual)
         checked["table"] = check_table(self.table, q.out_type, q.table)
         checked["bias"] = check_bias(self.bias, q.bias, k)
         for name in ("slope", "low", "high"):
@@ -348,8 +355,8 @@ class Parameters:
 
 def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None:
     """Check that the quotients of scales, each of which is finite and positive, are finite and positive as well."""
-    requantized = quantization.mode.requantizes_before_residual
-    unit = "inner_scale" if requantized else "y_scale"
+    rounded = quantization.mode.rounds_before_residual
+    unit = "inner_scale" if rounded else "y_scale"
     with np.errstate(all="ignore"):
         x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", unit))
         multiplier = np.asarray(x_scale * w_scale / y_scale)
@@ -358,7 +365,7 @@ def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None
             f"x_scale * w_scale / {unit} = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
             "and positive, or every output would be the same; check the three scales"
         )
-    for name in ("inner_scale", "residual_scale") if requantized else ():
+    for name in ("inner_scale", "residual_scale") if rounded else ():
         with np.errstate(all="ignore"):
             ratio = np.float32(checked[name]) / np.float32(checked["y_scale"])
         check_ratio(f"{name} / y_scale", ratio, MOST_OF_ADD)

@@ -67,7 +67,7 @@ def _argument(number: Number) -> Argument:
         """Return a number in output units where one factor scales the value to them, else in real units."""
         given = getattr(parameters, number.name) if number.fixed is None else number.fixed
         real = np.asarray(given, np.float32)
-        in_output_units = quantization.has_y_scale and quantization.mode.order == "multiply"
+        in_output_units = quantization.to_output_units == "multiply"
         with np.errstate(over="ignore"):
             return real / np.float32(parameters.y_scale) if in_output_units else real
 

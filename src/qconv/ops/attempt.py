@@ -244,10 +244,16 @@ class Attempt:
             own = calibration.own_values(q, self.problem.k, given, made_sums)
             zero = self.fixed.get("inner_zero_point") if q.inner_zero_point else 0
             given["inner_scale"], given["inner_zero_point"] = calibration.output(q, own, zero, style, rng)
-        if q.requantizes:
+        if q.mode.adds_dequantized:
+            own = calibration.own_values(q, self.problem.k, given, made_sums)
+            given["inner_scale"] = calibration.scale_of_float8(q, own, rng)
+        if q.has_y_scale:
             values = calibration.real_values(q, self.problem.k, given, made_sums, residual)
+        if q.requantizes:
             zero = self.fixed.get("y_zero_point") if q.y_zero_point else 0
             given["y_scale"], given["y_zero_point"] = calibration.output(q, values, zero, style, rng)
+        elif q.has_y_scale:
+            given["y_scale"] = calibration.scale_of_float8(q, values, rng)
         if q.table:  # a permutation: every byte has an output of its own
             given["table"] = rng.permutation(ENTRIES).astype(np.uint8).view(q.out_type)
 

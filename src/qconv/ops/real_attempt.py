@@ -79,13 +79,6 @@ class RealAttempt(Attempt):
     def _calibrate(self, acc: Array, made: calibration.Sums, residual: Array | None) -> None:
         if not self.feeds:
             super()._calibrate(acc, made, residual)
-            if self.q.has_y_scale and not self.q.requantizes:
-                values = calibration.real_values(
-                    self.q, self.problem.k, self.parameters, acc.astype(np.float32), residual
-                )
-                most = float(np.abs(values).max()) or 1.0
-                end = self.q.types.y.largest_finite * self.rng.uniform(0.5, 1.2)
-                self.parameters["y_scale"] = np.float32(most / end)
             return
         q, k = self.q, self.problem.k
         self.parameters |= {"x_scale": 1.0, "w_scale": np.ones(k) if q.per_channel else 1.0, "y_zero_point": 0}

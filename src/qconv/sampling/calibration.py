@@ -140,13 +140,15 @@ def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, resi
     """Return the outputs of the activation, in real units."""
     if q.mode.requantizes_before_residual and residual is not None:
         return _sum_of_requantized(q, k, given, acc, residual)
-    real = replace(q, out_type="float32", y_zero_point=False, table=False)
-    known = {name: value for name, value in given.items() if name not in ("y_scale", "y_zero_point")}
+    mode = replace(q.mode, residual_add="multiply_add") if q.mode.adds_dequantized else q.mode
+    real = replace(q, out_type="float32", y_zero_point=False, table=False, mode=mode)
+    unused = ("y_scale", "y_zero_point", "inner_scale")
+    known = {name: value for name, value in given.items() if name not in unused}
     return computed(real, Parameters(**known).checked(real, k), acc, residual)
 
 
 def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
-    """Return the values that are requantized before the residual is added, in real units."""
+    """Return the values that are rounded before the residual is added, in real units."""
     mode = replace(q.mode, residual_add="multiply_add")
     none: dict[str, Any] = {
         "residual": "none",
@@ -154,7 +156,8 @@ def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Ar
         "inner_zero_point": False,
         "activation": "none",
     }
-    known = {name: value for name, value in given.items() if name.split("_")[0] not in ("residual", "inner")}
+    behind = ("residual", "inner", "slope", "low", "high")
+    known = {name: value for name, value in given.items() if name.split("_")[0] not in behind}
     return real_values(replace(q, mode=mode, **none), k, known, acc, None)
 
 
@@ -164,6 +167,11 @@ def _sum_of_requantized(q: Quantization, k: int, given: dict[str, Any], acc: Arr
     added = (residual - int(given["residual_zero_point"])) * float(given["residual_scale"])
     values: Array = own * scale + added
     return np.maximum(values, 0) if q.activation == "relu" else values
+
+
+def scale_of_float8(q: Quantization, values: Array, rng: np.random.Generator) -> np.float32:
+    """Return a scale with which values reach the end of the output's type, an 8-bit float, or some of them saturate."""
+    return np.float32((float(np.abs(values).max()) or 1.0) / (q.types.y.largest_finite * rng.uniform(0.5, 1.2)))
 
 
 def ends_of_clamp(values: Array, rng: np.random.Generator) -> dict[str, np.float32]:

@@ -24,10 +24,8 @@ THREADS=64
 @@ // Derived values.
 LOADS_BEFORE_BARRIER=false LOAD_K=1 STORE_K=2 TILES_H=4 TILES_W=2 VECTORS=3 UNITS=48
 
-using X = unsigned char;
-using W = unsigned char;
-using Sum = float;
-using Output = unsigned char;
+@@ 8865d045 in shared.cu: using X = unsigned char;
+@@ 5+1
 using Residual = float;
 
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.

@@ -52,15 +52,6 @@ constexpr int EXACT_SLABS = 4;  // slabs whose sums are exact in fp32
 constexpr int BUFFERS = 2;
 constexpr int SMEM_BYTES = 16384;
 
-// Converts byte `i` of a word to int in one instruction.
-template <class Byte>
-__device__ __forceinline__ int byte_as_int(unsigned word, int i) {
-    int byte;  // and above it its sign three times, or zeros
-    const int selector = (Byte(-1) < Byte(0) ? 0x8880 : 0x4440) + 0x1111 * i;
-    asm("prmt.b32 %0, %1, 0, %2;" : "=r"(byte) : "r"(word), "r"(selector));
-    return byte;
-}
-
 // The kernel's only parameter.
 struct Arguments {
     const X0* x0;  // uint8*59100

@@ -13,7 +13,7 @@
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=98 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=16896
 
-@@ 11186d64 in pages/depthwise-float8-gathered-gfx950.hip: using X = unsigned char;
+@@ 8865d045 in shared.cu: using X = unsigned char;
 @@ 5+1
 
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.

@@ -18,6 +18,7 @@ from qconv.arithmetic.epilogue import steps
 from qconv.arithmetic.host_value import host_value
 from qconv.arithmetic.mode import MODE_VALUES
 from qconv.arithmetic.step import Argument
+from qconv.dtypes import FLOAT8
 from qconv.generator.families.simt import Simt
 from qconv.instances.library.entry import Entry
 from qconv.instances.library.export import served
@@ -63,10 +64,16 @@ def quantizations(count: int) -> list[Quantization]:
         for added in ("requantized", "requantized_last")
         for _ in range(4)
     ]
+    dequantized = [
+        Quantization(*[out_type] * 3, residual=out_type, activation=activation, mode=Mode(residual_add="dequantized"))
+        for out_type in FLOAT8
+        for activation in ("relu6", "silu")
+    ]
     return [
         *capped,
         *looked_up,
         *of_two_terms,
+        *dequantized,
         *(with_requantized_sum(one, decks) if at % 8 == 0 else one for at, one in enumerate(found)),
     ]
 

@@ -20,6 +20,7 @@ from qconv import Conv2d, Quantization, generator, parse
 from qconv.arithmetic.mode import MODE_VALUES, PRESETS, Mode
 from qconv.arithmetic.quantization import ACTIVATIONS, SCALABLE
 from qconv.device import Device, open_device
+from qconv.dtypes import FLOAT8
 from qconv.instances.load.pair import Runnable, load
 from qconv.ops import registry
 from qconv.tuner.measure.verification import mismatch
@@ -122,8 +123,9 @@ def with_flag(flag: str, value: str) -> Mode:
 
 
 # Distinguished by other tests: padding by a border; the corrections agree wherever fp32 is accepted; a real bias is an
-# order; requantization before the residual by tests/conformance/test_onnxruntime_residual.py.
-TOLD_ELSEWHERE = ("real", "requantized", "requantized_last")
+# order; requantization before the residual by tests/conformance/test_onnxruntime_residual.py; the sum of dequantized
+# floats by test_epilogue.py.
+TOLD_ELSEWHERE = ("real", "requantized", "requantized_last", "dequantized")
 FLIPS = [
     (flag, one, other)
     for flag in MODE_VALUES
@@ -207,6 +209,9 @@ def check_random_modes(seed: int, device: Device) -> None:
         )
         if mode.requantizes_before_residual:
             quantization = with_requantized_sum(quantization, Decks(rng))
+        if mode.adds_dequantized:
+            types = {"out_type": rng.choice(FLOAT8), "residual": rng.choice(("int8", "uint8"))}
+            quantization = replace(quantization, y_zero_point=False, **types)
         quantization = replace(quantization, mode=mode)
         problem = Conv2d(1, 5, 6, rng.choice([3, 8, 16]), 20, 3, 3, pad=(1, 1, 0, 1), quantization=quantization)
         assert parse(str(problem)) == problem

@@ -108,7 +108,7 @@ def checked(spec: dict[str, Any] | None = None, **given: Any) -> None:
         (lambda: replace(REQUANTIZED, order="multiply_divide", bias_scaling="real"), "which have order='multiply'"),
         (lambda: replace(REQUANTIZED, multiplier="fp64_rounded"), "which have multiplier='fp32_chain'"),
         (lambda: replace(REQUANTIZED, clamp="symmetric"), "which have clamp='dtype'"),
-        (lambda: checked(inner_scale=None), "inner_scale was not given, but the problem requantizes"),
+        (lambda: checked(inner_scale=None), "inner_scale was not given, but the problem rounds its output"),
         (lambda: checked(inner_scale=0.0), "inner_scale holds.*finite and positive"),
         (lambda: checked(inner_zero_point=1), "made without inner_zero_point"),
         (lambda: checked({"inner_zero_point": True}, inner_zero_point=200), "from -128 to 127"),
@@ -117,7 +117,7 @@ def checked(spec: dict[str, Any] | None = None, **given: Any) -> None:
         (lambda: checked(residual_scale=1e7), "residual_scale / y_scale = 1e\\+07.*check the scales"),
         (
             lambda: Conv2d(1, 1, 1, 1, 1, 1, 1).checked({"inner_scale": 1.0}),
-            "inner_scale was given, but the problem does not requantize",
+            "inner_scale was given, but the problem does not round",
         ),
     ],
 )

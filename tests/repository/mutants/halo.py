@@ -202,8 +202,8 @@ OF_PAGE = (
     Mutant(
         "halo: all outputs of a lane have the residual of the first",
         "templates/families/halo/residuals_in_window.j2",
-        "byte_as_float<Residual>(word[i / 4], i % 4)",
-        "byte_as_float<Residual>(word[i / 4], 0)",
+        "<Residual>(word[i / 4], i % 4)",
+        "<Residual>(word[i / 4], 0)",
         "A lane has two neighbouring channels of two pixels.",
         (RESIDUALS,),
     ),

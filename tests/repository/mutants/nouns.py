@@ -36,8 +36,8 @@ ARITHMETIC = (
     Mutant(
         "step: bounds in real units",
         "_argument.in_units",
-        'quantization.has_y_scale and quantization.mode.order == "multiply"',
-        'quantization.has_y_scale and quantization.mode.order != "multiply"',
+        'quantization.to_output_units == "multiply"',
+        'quantization.to_output_units != "multiply"',
         "Where the value is multiplied by one number, it meets its bounds in units of the output.",
         (REFERENCE, MODE),
     ),

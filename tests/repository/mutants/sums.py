@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 REQUANTIZED_SUM = "test_quantized_sum.py"
+FLOATS = "test_epilogue.py"
 OF_SUM = "test_onnxruntime_residual.py::test_all_pairs_of_bytes"
 
 MUTANTS = (
@@ -61,6 +62,70 @@ MUTANTS = (
         'last, first = ("inner", "residual") if',
         "A program that launches without Python has the same bits.",
         ("test_host_value.py",),
+    ),
+    Mutant(
+        "dequantized sum: the kernel does not round its own output",
+        "_dequantize_own",
+        "{of.read.format(of.round.format('value'))}",
+        "value",
+        "The kernel rounds twice, as two kernels would.",
+        (f"{FLOATS}::test_the_kernels_add_what_they_have_rounded",),
+    ),
+    Mutant(
+        "dequantized sum: the oracle does not round its own output",
+        "_dequantize_own",
+        "narrow(value, own).astype(np.float32)",
+        "value",
+        "A tie of the first rounding decides the sum.",
+        (f"{FLOATS}::test_an_8_bit_float_is_rounded_before_it_is_dequantized_and_added",),
+    ),
+    Mutant(
+        "dequantized sum: the output's units",
+        "Quantization.to_output_units",
+        "if self.mode.adds_dequantized:",
+        "if False:",
+        "The sum is in real units, and is divided by the output's scale.",
+        (f"{FLOATS}::test_the_sum_has_real_units_and_three_scales",),
+    ),
+    Mutant(
+        "dequantized sum: an output of any type",
+        "Quantization._check_inner",
+        "(self.out_type not in FLOAT8 or self.residual",
+        "(self.residual",
+        "Only 8-bit floats are rounded to before they are added.",
+        (f"{FLOATS}::test_a_sum_that_no_kernel_has_is_refused",),
+    ),
+    Mutant(
+        "mode: any flag beside a sum of dequantized floats",
+        "Mode.rounds_before_residual",
+        "self.requantizes_before_residual or self.adds_dequantized",
+        "self.requantizes_before_residual",
+        "The scale of the convolution's own output belongs to it.",
+        (f"{FLOATS}::test_the_sum_has_real_units_and_three_scales",),
+    ),
+    Mutant(
+        "host value: the convolution's own scale is the output's",
+        "host_value",
+        '"inner_scale": lambda _: _single("p.inner_scale")',
+        '"inner_scale": lambda _: _single("p.y_scale")',
+        "A program that launches without Python has the same bits.",
+        ("test_host_value.py",),
+    ),
+    Mutant(
+        "sampling: its own output of any scale",
+        "Attempt._calibrate",
+        'given["inner_scale"] = calibration.scale_of_float8(q, own, rng)',
+        'given["inner_scale"] = np.float32(2.0**10)',
+        "It would be rounded to zeros.",
+        (f"{FLOATS}::test_what_is_rounded_before_the_sum_varies",),
+    ),
+    Mutant(
+        "staged residuals: the bits of floats are numbers",
+        "of_staged",
+        "if problem.quantization.types.residual_is_integer:",
+        "if True:",
+        "The epilogue makes a float of the bits.",
+        (f"{FLOATS}::test_residuals_of_8_bit_floats_come_with_the_window",),
     ),
     Mutant(
         "parameter: any ratio of scales",

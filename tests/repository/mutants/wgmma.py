@@ -15,8 +15,8 @@ MUTANTS = (
     Mutant(
         "wgmma: all outputs of a lane have the residual of the first",
         "templates/convolution/residual_word.j2",
-        "byte_as_float<Residual>(word, i)",
-        "byte_as_float<Residual>(word, 0)",
+        "<Residual>(word, i)",
+        "<Residual>(word, 0)",
         "A lane has two neighbouring channels of two pixels.",
         (RESIDUALS,),
     ),

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from qconv.arithmetic.quantization import SCALABLE
 from qconv.dtypes import FLOAT8
 from qconv.network.graph.graph import Layer, Network, Tensor
 from qconv.network.graph.reading import Array, Reading
@@ -70,18 +71,49 @@ class _ByteReader(FloatReader):
         return w
 
 
-class _ByteFolds(Folds):
-    """The folds of a convolution of bytes. A sum adds another dequantized tensor of bytes."""
+class _DequantizedFolds(Folds):
+    """The folds of a convolution of dequantized tensors. A sum adds another one of the operands' kind."""
+
+    def over_rounded(self, one: Made, shape: Shape) -> Made:
+        """Return the convolution with the sum of its dequantized output folded in, an 8-bit float, up to the
+        QuantizeLinear behind the sum. The kernel rounds twice, as two kernels would; it bends the sum by activations
+        that have the bits of expressions."""
+        own = self._dequantized(one) if one.out_type in FLOAT8 and one.activation == "none" else None
+        summed = None if own is None else self._sum(own)
+        if summed is None:
+            return one
+        made = _quantized(self.network, self._activation(summed) or summed, shape)
+        folded = {part.name for part in made.layer.parts[len(one.layer.parts) :]}
+        is_whole = made.out_type == one.out_type and made.activation in ("none", *SCALABLE)
+        return made if is_whole and folded.isdisjoint(self.taken) else one
+
+    def _dequantized(self, one: Made) -> Made | None:
+        """Return the convolution with the DequantizeLinear of its output, which has the same scale."""
+        layer = self.network.only_consumer(one.y)
+        try:
+            own = _Converted.of(self.network, layer, "DequantizeLinear")
+        except Unserved:
+            return None
+        scale, made = one.parameters["y_scale"], own.reading.layer
+        if own.dtype != one.out_type or own.scale.item() != scale.item():
+            return None
+        if self.network.tensor(made.outputs[0]).dtype != "float32":  # the sum is of fp32
+            return None
+        parameters = {name: value for name, value in one.parameters.items() if name != "y_scale"}
+        return self._with(one, made, out_type="float32", parameters={**parameters, "inner_scale": scale})
 
     def _with_added(self, one: Made, add: Layer, other: Tensor) -> Made | None:
         try:
             added = _Converted.of(self.network, self.network.producers.get(other.name), "DequantizeLinear")
         except Unserved:
             return None
-        if added.dtype not in BYTES or added.tensor in self.network.constants:
+        is_real = added.dtype in FLOAT8
+        if is_real != (one.x_type in FLOAT8) or added.tensor in self.network.constants:
             return None
-        parameters = {**one.parameters, **added.numbers("residual")}
-        made = self._with(one, add, added=AddedReal(added.tensor, added.dtype), parameters=parameters)
+        fields: dict[str, Any] = {"added": AddedReal(added.tensor, added.dtype)}
+        if is_real:
+            fields = {"added": added.tensor, "added_type": added.dtype}
+        made = self._with(one, add, parameters={**one.parameters, **added.numbers("residual")}, **fields)
         return replace(made, layer=replace(made.layer, inputs=(*one.layer.inputs, added.tensor)))
 
 
@@ -129,8 +161,8 @@ def _read(network: Network, layer: Layer, sums: bool, taken: Collection[str]) ->
         parameters={**made.parameters, **x.numbers("x"), **w.numbers("w")},
     )
     check(one, shape)
-    folds = Folds(network, False, taken) if is_real else _ByteFolds(network, sums, taken)
-    return _quantized(network, folds.into(one, shape), shape)
+    folds = _DequantizedFolds(network, sums, taken)
+    return folds.over_rounded(_quantized(network, folds.into(one, shape), shape), shape)
 
 
 def _weights(network: Network, layer: Layer) -> _Converted:
@@ -158,7 +190,7 @@ def _bias(network: Network, name: str) -> Array:
     return np.asarray(made)
 
 
-def _quantized(network: Network, one: PackedConvolution, shape: Shape) -> PackedConvolution:
+def _quantized(network: Network, one: Made, shape: Shape) -> Made:
     """Return the convolution with the QuantizeLinear behind it folded in, if there is one of the operands' kind."""
     last = network.only_consumer(one.y)
     try:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from qconv.arithmetic.mode import Mode
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Unserved
@@ -23,9 +24,10 @@ REALS = ("float32", "float16", "bfloat16")
 @dataclass(frozen=True, eq=False)
 class FloatConvolution(PackedConvolution):
     """A convolution of floats. `added` is a tensor of the output's shape that is added before the activation. Floats of
-    8 bits have scales among the parameters."""
+    8 bits have scales among the parameters; with an `inner_scale`, the output is rounded before the sum as well."""
 
     added: str | None = None
+    added_type: str = ""  # where it is not that of the input
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -35,7 +37,9 @@ class FloatConvolution(PackedConvolution):
         problem = self.problem_of(x_shape, w_scale=self.parameters.get("w_scale", 1.0))
         if self.added is None:
             return problem
-        return replace(problem, quantization=replace(problem.quantization, residual=self.x_type))
+        mode = Mode(residual_add="dequantized") if "inner_scale" in self.parameters else problem.quantization.mode
+        own = replace(problem.quantization, residual=self.added_type or self.x_type, mode=mode)
+        return replace(problem, quantization=own)
 
 
 @dataclass(frozen=True)

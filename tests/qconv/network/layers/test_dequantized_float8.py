@@ -58,10 +58,45 @@ def without_quantization(net: Float8Network) -> str:
     return net.node("Relu", net.node("Conv", net.wide(net.input(1, 8, 5, 5)), net.weights(8, 8, 3, 3), net.bias(8)))
 
 
+def block(net: Float8Network, behind: str = "Relu", **attributes: Any) -> str:
+    """A residual block, as ONNX Runtime quantizes it: the convolution's own output is rounded before the sum."""
+    x = net.wide(net.narrow(net.node("Conv", net.wide(net.input(2, 8, 6, 5)), net.weights(8, 8, 1, 1))), 4.0)
+    own = net.narrow(net.node("Conv", x, net.weights(8, 8, 3, 3), net.bias(8), pads=[1] * 4), 8.0)
+    return net.narrow(net.node(behind, net.node("Add", net.wide(own, 8.0), x), **attributes), 16.0)
+
+
+def block_of_two(net: Float8Network) -> str:
+    """A residual block with a convolution on both sides, and another block behind it without an activation."""
+    x = net.wide(net.input(2, 8, 6, 5))
+    sides = [
+        net.wide(net.narrow(net.node("Conv", x, net.weights(12, 8, taps, taps), pads=[taps // 2] * 4), 2.0), 2.0)
+        for taps in (3, 1)
+    ]
+    y = net.wide(net.narrow(net.node("Relu", net.node("Add", *sides)), 4.0), 4.0)
+    own = net.narrow(net.node("Conv", y, net.weights(12, 12, 1, 1), net.bias(12)), 8.0)
+    return net.narrow(net.node("Add", y, net.wide(own, 8.0)), 16.0)
+
+
+def block_of_volumes(net: Float8Network) -> str:
+    x = net.wide(net.input(1, 4, 3, 5, 4))
+    own = net.narrow(net.node("Conv", x, net.weights(4, 4, 3, 3, 3), net.bias(4), pads=[1] * 6), 8.0)
+    return net.narrow(net.node("Relu", net.node("Add", net.wide(own, 8.0), x)), 8.0)
+
+
+def block_for_tensorrt(net: Float8Network) -> str:
+    """A residual block in which nothing is quantized between the convolution and the sum."""
+    x = net.wide(net.input(2, 8, 6, 5))
+    own = net.node("Conv", x, net.weights(8, 8, 3, 3), net.bias(8), pads=[1] * 4)
+    return net.narrow(net.node("Relu", net.node("Add", own, x)), 8.0)
+
+
+BLOCKS: dict[str, Network] = {
+    each.__name__: each for each in (block, block_of_two, block_of_volumes, block_for_tensorrt)
+}
 NETWORKS: dict[str, Network] = {
     each.__name__: each
     for each in (chain, matrices, rows, with_integers_for_a_bias, of_both_types, without_quantization)
-}
+} | BLOCKS
 
 
 def made(network: Network, dtype: str = E4M3) -> tuple[Any, dict[str, Any]]:
@@ -74,14 +109,105 @@ def assert_same(got: Any, want: Any) -> None:
     np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
 
 
+def _without_frames(name: str, session: Session) -> list[Any]:
+    """Return the problems, without the one that lays the frames of volumes beside each other."""
+    return [one for one in session.problems if one.op != "map" or name != "block_of_volumes"]
+
+
 @pytest.mark.parametrize("dtype", [E4M3, E5M2])
 @pytest.mark.parametrize("name", NETWORKS)
 def test_it_is_the_references(name: str, dtype: str) -> None:
     model, fed = made(NETWORKS[name], dtype)
     session = Session(model, "cpu", strict=True)
-    assert {(one.op, one.floats) for one in session.problems} == {("conv2d", dtype)}
+    assert {(one.op, one.floats) for one in _without_frames(name, session)} == {("conv2d", dtype)}
     for _ in range(2):
         assert_same(session.run(None, fed)[0], networks.by_reference(model, fed)[0])
+
+
+@pytest.mark.parametrize("name", BLOCKS)
+def test_a_sum_is_part_of_the_convolution_with_equal_bits(name: str) -> None:
+    """Numbers of the full range, the largest of which saturate: bits are equal where both round as often."""
+    net = Float8Network(most=16)
+    model = net.made(BLOCKS[name](net))
+    fed = {x: net.rng.standard_normal(one.shape).astype(one.dtype) for x, one in net.fed.items()}
+    folded, unfolded = (Session(model, "cpu", strict=True, sums_in_convolutions=sums) for sums in (True, False))
+    assert {one.op for one in _without_frames(name, folded)} == {"conv2d"}
+    assert len(folded.problems) < len(unfolded.problems)
+    (got,), (want,) = folded.run(None, fed), unfolded.run(None, fed)
+    if name != "block_for_tensorrt":
+        np.testing.assert_array_equal(got.view(np.uint8), want.view(np.uint8))
+
+
+def test_the_sum_rounds_what_the_model_rounds() -> None:
+    sums = {name: Session(made(network)[0], "cpu").problems[-1].quantization for name, network in BLOCKS.items()}
+    assert {name: q.mode.residual_add for name, q in sums.items()} == {
+        **dict.fromkeys(("block", "block_of_two", "block_of_volumes"), "dequantized"),
+        "block_for_tensorrt": "multiply_add",
+    }
+    assert {q.residual for q in sums.values()} == {E4M3}
+    assert [sums[name].activation for name in ("block", "block_of_two")] == ["relu", "none"]
+
+
+def test_a_sum_may_be_of_both_types() -> None:
+    net = Float8Network()
+    x = net.wide(net.input(2, 8, 6, 5))
+    net.dtype = E5M2
+    other = net.wide(net.input(2, 8, 6, 5))
+    net.dtype = E4M3
+    own = net.narrow(net.node("Conv", x, net.weights(8, 8, 1, 1)), 8.0)
+    y = net.narrow(net.node("Add", net.wide(own, 8.0), other), 16.0)
+    model = net.made(y)
+    model.graph.input[1].type.tensor_type.elem_type = networks.KINDS[E5M2]
+    session = Session(model, "cpu", strict=True)
+    assert [one.quantization.residual for one in session.problems] == [E5M2]
+    assert_same(session.run(None, net.fed)[0], networks.by_reference(model, net.fed)[0])
+
+
+def read_twice(net: Float8Network) -> tuple[str, ...]:
+    x = net.wide(net.input(2, 8, 6, 5))
+    own = net.narrow(net.node("Conv", x, net.weights(8, 8, 1, 1)), 8.0)
+    return own, net.narrow(net.node("Add", net.wide(own, 8.0), x), 16.0)
+
+
+def of_another_scale(net: Float8Network) -> tuple[str, ...]:
+    x = net.wide(net.input(2, 8, 6, 5))
+    own = net.narrow(net.node("Conv", x, net.weights(8, 8, 1, 1)), 8.0)
+    return (net.narrow(net.node("Add", net.wide(own, 4.0), x), 16.0),)
+
+
+def of_another_shape(net: Float8Network) -> tuple[str, ...]:
+    own = net.narrow(net.node("Conv", net.wide(net.input(2, 8, 6, 5)), net.weights(8, 8, 1, 1)), 8.0)
+    return (net.narrow(net.node("Add", net.wide(own, 8.0), net.wide(net.input(1, 8, 1, 1))), 16.0),)
+
+
+def not_quantized(net: Float8Network) -> tuple[str, ...]:
+    x = net.wide(net.input(2, 8, 6, 5))
+    own = net.narrow(net.node("Conv", x, net.weights(8, 8, 1, 1)), 8.0)
+    return (net.node("Add", net.wide(own, 8.0), x),)
+
+
+def twice_bent(net: Float8Network) -> tuple[str, ...]:
+    x = net.wide(net.input(2, 8, 6, 5))
+    own = net.narrow(net.node("Relu", net.node("Conv", x, net.weights(8, 8, 1, 1))), 8.0)
+    return (net.narrow(net.node("Relu", net.node("Add", net.wide(own, 8.0), x)), 16.0),)
+
+
+def of_sigmoids(net: Float8Network) -> tuple[str, ...]:
+    """Expressions compute exponentials by other steps than epilogues."""
+    return (block(net, "Sigmoid"),)
+
+
+@pytest.mark.parametrize(
+    "network", [read_twice, of_another_scale, of_another_shape, not_quantized, twice_bent, of_sigmoids]
+)
+def test_other_sums_stay_kernels_of_their_own(network: Callable[[Float8Network], tuple[str, ...]]) -> None:
+    net = Float8Network()
+    model = net.made(*network(net))
+    session = Session(model, "cpu", strict=True)
+    assert {one.quantization.residual for one in session.problems if one.op == "conv2d"} == {"none"}
+    for got, want in zip(session.run(None, net.fed), networks.by_reference(model, net.fed), strict=True):
+        if network is not of_sigmoids:
+            assert_same(got, want)
 
 
 def test_a_report_says_what_is_folded() -> None:
