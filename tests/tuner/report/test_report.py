@@ -7,7 +7,6 @@ import gzip
 import json
 import re
 import shlex
-import shutil
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from browser import HEADLESS, program, title_set_by
 
 from qconv import Conv2d, generator
 from qconv.cli import main
@@ -29,7 +29,6 @@ from qconv.tuner.report.charts import LEFT
 from qconv.tuner.report.code import code_of
 
 LAYER = Conv2d(32, 28, 28, 128, 128, 3, 3, pad=1)
-HEADLESS = ("--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files")
 DEVICE, BEGIN = "NVIDIA H200", datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -292,23 +291,6 @@ def test_figures_are_not_live(database: Path, tmp_path: Path, capsys: pytest.Cap
     assert "--live writes a page" in capsys.readouterr().err
 
 
-def shown_by_a_browser(page: Path, width: int, script: str) -> str:
-    """Return the title that a script sets. The page is in a frame `f` of the given width, because windows have a
-    minimum width."""
-    browser = shutil.which("chromium") or shutil.which("google-chrome")
-    assert browser, "no Chromium: apt-get install chromium"
-    probe = page.with_name("probe.html")
-    frame = f'<iframe id="f" src="{page.name}" width="{width}" height="900"></iframe>'
-    probe.write_text(
-        f"<!doctype html><title>none</title>{frame}<script>f.onload = async () => {{ {script} }};</script>"
-    )
-    shown = [browser, *HEADLESS, "--dump-dom", "--virtual-time-budget=3000", probe.as_uri()]
-    said = subprocess.run(shown, capture_output=True, text=True, timeout=120, check=True).stdout
-    found = re.search(r"<title>([^<]*)</title>", said)
-    assert found, said[:300]
-    return found.group(1)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("width", [1280, 390])
 def test_a_browser_sorts_and_filters_problems_and_shows_a_source(tmp_path: Path, width: int) -> None:
@@ -319,9 +301,7 @@ def test_a_browser_sorts_and_filters_problems_and_shows_a_source(tmp_path: Path,
         for c, layer in layers.items():
             rows.add(replace(row, problem=layer, median_us=1000.0 / c, times_us=(1000.0 / c,)))
         (tmp_path / "report.html").write_text(report.read(rows, None, {}).html())
-    said = shown_by_a_browser(
-        tmp_path / "report.html",
-        width,
+    said = title_set_by(
         """
         const page = f.contentDocument, filter = page.getElementById("filter");
         const seen = () => [...page.querySelectorAll("#layers tbody")].filter((one) => one.checkVisibility())
@@ -337,6 +317,8 @@ def test_a_browser_sorts_and_filters_problems_and_shows_a_source(tmp_path: Path,
         found.push([...page.querySelectorAll("pre")].map((one) => one.textContent.length).join());
         document.title = found.join("/");
         """,
+        tmp_path / "report.html",
+        width,
     )
     assert said == f"32,64,128,640/32,64,128,640/640,128,64,32/64///640,128,64,32/{len(text)}"
 
@@ -355,14 +337,13 @@ def test_a_browser_shows_it_within_its_width(database: Path, tmp_path: Path, wid
         await new Promise((done) => setTimeout(done, 500));
         document.title = `${page.documentElement.scrollWidth} ${page.images.length}`;
     """
-    widest, images = map(int, shown_by_a_browser(page, width, script).split())
+    widest, images = map(int, title_set_by(script, page, width).split())
     assert (widest <= width, images) == (True, 0)
-    browser = shutil.which("chromium") or "google-chrome"
     sizes = []
     for scheme in ("0", "1"):  # dark, light
         picture = tmp_path / f"{scheme}.png"
         how = [f"--window-size={width},1200", f"--blink-settings=preferredColorScheme={scheme}"]
-        taken = [browser, *HEADLESS, *how, f"--screenshot={picture}", page.as_uri()]
+        taken = [program(), *HEADLESS, *how, f"--screenshot={picture}", page.as_uri()]
         subprocess.run(taken, capture_output=True, timeout=120, check=True)
         sizes.append(picture.read_bytes())
     assert all(len(picture) > 10_000 for picture in sizes)
