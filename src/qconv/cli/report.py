@@ -102,7 +102,7 @@ def _follow(read: Callable[[], Report], out: Path) -> None:
             if made.rows != before.rows:
                 _replace(out, made.html(REFRESH_S))
     except KeyboardInterrupt as stopped:
-        _replace(out, made.html())
+        _replace(out, read().html())
         stopped.add_note(f"{out} stays as it is; without --live the same command writes it once")
         raise
 

@@ -192,7 +192,7 @@ MUTANTS = (
     Mutant(
         "report: a page that refreshes for ever",
         "_follow",
-        "    except KeyboardInterrupt as stopped:\n        _replace(out, made.html())\n",
+        "    except KeyboardInterrupt as stopped:\n        _replace(out, read().html())\n",
         "    except KeyboardInterrupt as stopped:\n",
         "A browser would read a finished page every five seconds.",
         ("report/test_report.py::test_the_page_is_written_anew_while_configs_are_measured",),

@@ -268,18 +268,19 @@ def test_the_page_is_written_anew_while_configs_are_measured(
 
     def sleep(seconds: float) -> None:
         seen.append(page.read_text())
+        us = 20.0 - len(seen)
+        with Database.open(database) as rows:
+            rows.add(replace(rows_by(lambda i, row: us)[23], created_at=BEGIN + timedelta(days=1, seconds=len(seen))))
         if len(seen) == 2:
             raise KeyboardInterrupt
-        with Database.open(database) as rows:
-            rows.add(replace(rows_by(lambda i, row: 20.0)[23], created_at=BEGIN + timedelta(days=1)))
 
     monkeypatch.setattr("time.sleep", sleep)
     with pytest.raises(SystemExit) as done:
         main(["report", "--db", str(database), "--out", str(page), "--live"])
     assert done.value.code == 130
     seen.append(page.read_text())
-    assert ["27.00</td>" in text for text in seen] == [True, False, False]
-    assert ["20.00</td>" in text for text in seen] == [False, True, True]
+    for number, us in enumerate(("27.00", "19.00", "18.00")):
+        assert [f"{us}</td>" in text for text in seen] == [at == number for at in range(3)]
     assert ['http-equiv="refresh" content="5"' in text for text in seen] == [True, True, False]
     assert sorted(path.name for path in tmp_path.iterdir() if "html" in path.name) == ["report.html"]
 
