@@ -26,7 +26,6 @@ from rich.table import Table
 from qconv import generator
 from qconv.device.binary import resources
 from qconv.device.compile import build
-from qconv.generator.families.mma.amd import blocks_per_sm
 from qconv.ops.registry import parse
 from qconv.targets.target import Target, target
 
@@ -209,7 +208,7 @@ def measured(
     text = disassemble(code, kernel)
     (loop, is_loop), epilogue = main_loop(text), behind(text)
     matrix = matrix_instructions(loop)
-    blocks = blocks_per_sm(on, threads, smem_bytes, needs.registers)
+    blocks = on.blocks_per_sm(threads, smem_bytes, needs.registers)
     return Row(
         layer=name,
         problem=LAYERS.get(name, ""),

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from qconv.tuner.report import ROOFLINES, Roofline, floor_us
+from qconv.tuner.report.roofline import ROOFLINES, Roofline, floor_us
 
 __all__ = ["ROOFLINES", "Roofline", "floor_us"]

@@ -1,8 +1,8 @@
 """The site: `sphinx-build -W -b html -c docs . build/site`, which `.ci/run` does. The root is the repository, so that
 every link of a document is one of the site as well; links to other files become downloads.
 
-Generated while it is built, and not committed: the reference of the commands, from their --help, and the table of
-targets.
+Generated while it is built, and not committed: the reference of the commands, from their --help, the table of targets,
+the gallery of kernels, and the times of "What a layer costs".
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ include_patterns = [
     ),
     "docs/**.md",
 ]
-exclude_patterns = [".venv", ".git", "build", "dist", "src", "docs/reference/targets.md", "docs/reference/functions.md"]
+INCLUDED = ("functions", "gallery", "targets")  # in other pages
+exclude_patterns = [".venv", ".git", "build", "dist", "src", *(f"docs/reference/{name}.md" for name in INCLUDED)]
 nitpicky = False
 default_role = "code"
 smartquotes = False
@@ -52,6 +53,7 @@ html_theme = "furo"
 html_title = f"qconv {version}"
 html_static_path = ["static"]
 html_css_files = ["site.css"]
+html_js_files = [("site.js", {"defer": "defer"})]
 html_show_copyright = False
 html_extra_path = ["extra"]
 pygments_style = "friendly"
@@ -59,10 +61,14 @@ pygments_dark_style = "github-dark"
 
 
 def generate(app: Sphinx) -> None:
+    import costs
+    import gallery
     import generated
 
-    for name, text in generated.pages().items():
-        path = ROOT / "docs/reference" / name
+    made = {f"reference/{name}": text for name, text in (generated.pages() | gallery.pages()).items()}
+    for name, text in (made | {"static/costs-data.js": costs.script()}).items():
+        path = ROOT / "docs" / name
+        path.parent.mkdir(exist_ok=True)
         if not path.is_file() or path.read_text() != text:
             path.write_text(text)
 

@@ -8,10 +8,12 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("*.md", "bench/*.md", "docs/**/*.md", "tests/repository/mutants/*.md")
-# Written when the site is built, from tested sources.
-GENERATED = ("docs/reference/commands.md", "docs/reference/targets.md", "docs/reference/functions.md")
+# Written by docs/conf.py when the site is built, from tested sources.
+GENERATED = re.compile(r"docs/reference/(commands|targets|functions|gallery|kernels/.*)\.md")
 DOCUMENTS = sorted(
-    {str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern)} - set(GENERATED)
+    name
+    for name in {str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern)}
+    if not GENERATED.fullmatch(name)
 )
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
-WIDTH, HEIGHT = 720, 400
-LEFT, RIGHT, TOP, BOTTOM = 84, 18, 16, 54
+WIDTH, HEIGHT = 520, 330
+LEFT, RIGHT, TOP, BOTTOM = 80, 18, 22, 58
 # Style of a chart outside the page: the page's light colours.
 STYLE = (
     "svg{background:#fff;--ink:#1c2430;--muted:#667085;--line:#e4e7ec;--mark:#2563eb;--second:#d97706;"
@@ -107,15 +107,15 @@ class Bar:
 
 
 def bars(rows: Sequence[Bar], says: str) -> str:
-    """Draw a bar per row, with its name on the left and its value behind the bar."""
-    most, step, left = max((row.value for row in rows), default=1.0) or 1.0, 30, 250
-    parts = [_head(says, step * max(len(rows), 1) + 8)]
+    """Draw a bar per row, with its name above and its value behind it."""
+    most, step = max((row.value for row in rows), default=1.0) or 1.0, 40
+    parts = [_head(says, step * max(len(rows), 1))]
     for i, row in enumerate(rows):
-        top = 4 + i * step
-        wide = max(2.0, (WIDTH - left - 110) * row.value / most)
-        parts.append(_text(left - 10, top + 19, row.name, "end"))
-        parts.append(f'<rect x="{left}" y="{top + 5}" width="{wide:.1f}" height="19" rx="4" fill="var(--mark)"/>')
-        parts.append(_text(left + wide + 8, top + 19, row.says, "start"))
+        top = i * step
+        wide = max(2.0, (WIDTH - 80) * row.value / most)
+        parts.append(_text(0, top + 16, row.name, "start"))
+        parts.append(f'<rect x="0" y="{top + 22}" width="{wide:.1f}" height="12" rx="3" fill="var(--mark)"/>')
+        parts.append(_text(wide + 8, top + 33, row.says, "start"))
     return "".join([*parts, "</svg>"])
 
 
@@ -143,7 +143,7 @@ def _number(value: float) -> str:
     return f"{value:,.0f}" if value >= 10 else f"{value:.3g}"
 
 
-DPI = 288  # three pixels per pixel of the SVG
+DPI = 384  # four pixels per pixel of the SVG
 POINTS = 0.75  # points per pixel of the SVG
 ANCHORS: Mapping[str, Any] = {"start": "left", "middle": "center", "end": "right"}
 COLOURS = dict(re.findall(r"--(\w+):(#\w+)", STYLE))

@@ -4,6 +4,7 @@ Optuna's plots read them."""
 from __future__ import annotations
 
 import hashlib
+import warnings
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,12 +16,16 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from qconv.errors import first_line
 from qconv.generator import families
+from qconv.tuner.report.label import label_of
 
 if TYPE_CHECKING:
+    from qconv.op import Problem
     from qconv.tune_db.measurement import Measurement
 
 # The attribute that names a trial's row, so that a second run adds only new ones.
 ROW = "row"
+# The name of the trials' values.
+VALUE = "median us"
 # Letters, which a server's column has.
 LONGEST_NAME = 512
 
@@ -45,10 +50,12 @@ def write(rows: Sequence[Measurement], storage: str) -> list[Written]:
             f"--storage: the storage cannot be opened ({first_line(error)}): give a SQLAlchemy URL, such as "
             "sqlite:///study.db, or the path of a file"
         ) from None
-    groups: dict[tuple[str, str], list[Measurement]] = defaultdict(list)
+    groups: dict[tuple[Problem, str], list[Measurement]] = defaultdict(list)
     for row in rows:
-        groups[str(row.problem), row.device].append(row)
-    return [_write(_short(f"{key} on {device}"), group, opened) for (key, device), group in groups.items()]
+        groups[row.problem, row.device].append(row)
+    return [
+        _write(_short(f"{label_of(problem)} on {device}"), group, opened) for (problem, device), group in groups.items()
+    ]
 
 
 def _short(name: str) -> str:
@@ -62,9 +69,11 @@ def _write(name: str, rows: Sequence[Measurement], storage: optuna.storages.Base
     study = optuna.create_study(storage=storage, study_name=name, direction="minimize", load_if_exists=True)
     study.set_user_attr("problem", str(rows[0].problem))
     study.set_user_attr("device", rows[0].device)
+    with warnings.catch_warnings(category=optuna.exceptions.ExperimentalWarning, action="ignore"):
+        study.set_metric_names([VALUE])
     known = {trial.user_attrs.get(ROW) for trial in study.get_trials(deepcopy=False)}
     distributions = _distributions(rows)
-    new = [row for row in sorted(rows, key=lambda row: row.created_at) if _named(row) not in known]
+    new = [row for row in rows if _named(row) not in known]  # a race stores the first rows again, so times mislead
     for row in new:
         study.add_trial(trial_of(row, distributions))
     return Written(name, len(known) + len(new), len(new))
@@ -121,4 +130,5 @@ def _facts(row: Measurement) -> dict[str, Any]:
 
 
 def _named(row: Measurement) -> str:
-    return f"{row.config.as_json()} {row.toolchain} {row.created_at.isoformat()}"
+    named = f"{row.config.as_json()} {row.toolchain} {row.created_at.isoformat()}"
+    return hashlib.sha256(named.encode()).hexdigest()[:16]

@@ -1,5 +1,4 @@
-"""Cost model of the `mma` family on AMD, and the occupancy it is built on. Derived from code objects
-(bench/amd_static.py); no AMD GPU has timed it."""
+"""Cost model of the `mma` family on AMD. Derived from code objects (bench/amd_static.py); no AMD GPU has timed it."""
 
 from __future__ import annotations
 
@@ -9,20 +8,6 @@ from qconv.generator.cost_units import LAUNCH, at_once
 from qconv.generator.families.mma.config import WORD
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.generator.plan import ceil_div
-from qconv.targets.target import Target
-
-
-def blocks_per_sm(target: Target, threads: int, smem_bytes: int, registers: int) -> int:
-    """Return the resident blocks per compute unit, given the registers per thread. 0 where a single block does not
-    fit."""
-    allocated = -(-registers // target.register_granule) * target.register_granule
-    warps = target.simds * (target.registers_per_sm // target.simds // (allocated * target.warp_size))
-    return min(
-        warps * target.warp_size // threads,
-        target.smem_bytes_per_sm // max(1, smem_bytes),
-        target.threads_per_sm // threads,
-    )
-
 
 # Instructions: per step, other than products and memory accesses; per finished tile; per output; per output that is
 # added to other blocks' sums.
@@ -77,7 +62,7 @@ def registers_of(plan: MmaPlan) -> int:
 def resident(plan: MmaPlan) -> int:
     """Return the resident blocks per compute unit, at least 1: a block that needs more registers than exist spills."""
     most = min(registers_of(plan), plan.target.registers_per_thread)
-    return max(1, blocks_per_sm(plan.target, plan.shape.threads, plan.smem_bytes, most))
+    return max(1, plan.target.blocks_per_sm(plan.shape.threads, plan.smem_bytes, most))
 
 
 def cost(plan: MmaPlan) -> float:

@@ -13,19 +13,37 @@ from qconv.op import Problem
 if TYPE_CHECKING:
     from qconv.device.disassembly import Form
     from qconv.generator import Plan
+    from qconv.targets.target import Target
 
 # The columns of csv.
 SPACE = ("state", "config", "launch", "reason")
 DEVICES = ("kind", "name", "target", "facts")
 
 
+target_option = click.option(
+    "--target", "target_name", metavar="sm_80|h100|gfx90a|cpu|...", help="Needs no such device."
+)
+
+
 @click.command(cls=ProblemCommand)
 @problem_options
 @device_option
+@target_option
 @database_option
 @json_option
-def lookup(problem: Problem, fixed: dict[str, int], device: str | None, db: str | None, as_json: bool) -> None:
-    """Show the instance that the library would use, and why. Its binary is in the cache afterwards."""
+def lookup(
+    problem: Problem,
+    fixed: dict[str, int],
+    device: str | None,
+    target_name: str | None,
+    db: str | None,
+    as_json: bool,
+) -> None:
+    """Show the instance that the library would use, and why. Its binary is in the cache afterwards. With --target,
+    nothing is compiled: show what would be used there, and its time, measured or expected."""
+    if target_name is not None:
+        _print_forecast(problem, _target(target_name, device), db, as_json)
+        return
     from qconv.instances.load.serving import lookup as find
 
     instance = find(problem, device, db)
@@ -52,6 +70,23 @@ def lookup(problem: Problem, fixed: dict[str, int], device: str | None, db: str 
     click.echo(f"  {instance.binary.path}")
 
 
+def _print_forecast(problem: Problem, where: Target, db: str | None, as_json: bool) -> None:
+    from qconv.instances.load.forecast import forecast
+    from qconv.tuner.report.roofline import floor_us
+
+    found = forecast(problem, where, db)
+    floor = floor_us(problem, found.device)
+    if as_json:
+        print_json(found.as_dict() | {"floor_us": floor})
+        return
+    plan = found.choice.plan
+    click.echo(f"{problem}\n  on {found.device or where.name} ({where.name}): {found.choice.reason}")
+    click.echo("\n".join(f"  {kernel.config}\n  {kernel.main}" for kernel in plan.kernels))
+    click.echo(f"  {found.time}")
+    if floor is not None:
+        click.echo(f"  no kernel is faster than {floor:.2f} us, by the products and bytes of the problem")
+
+
 def _target(name: str | None, device: str | None) -> Any:
     from qconv.device import open_device
     from qconv.targets.target import target
@@ -59,11 +94,6 @@ def _target(name: str | None, device: str | None) -> Any:
     if name is not None and device is not None:
         raise click.UsageError("--target and --device both name an architecture: give one")
     return target(name) if name is not None else open_device(device).target
-
-
-target_option = click.option(
-    "--target", "target_name", metavar="sm_80|h100|gfx90a|cpu|...", help="Needs no such device."
-)
 
 
 @click.command(cls=ProblemCommand)

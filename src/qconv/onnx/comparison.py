@@ -15,6 +15,7 @@ from onnx import numpy_helper
 from qconv.onnx.model import loaded, session_with, source_of
 from qconv.onnx.options import Bits, settings
 from qconv.onnx.quantizer import PRODUCTS
+from qconv.onnx.runtimes import Runtime, Runtimes
 from qconv.onnx.session import Session
 
 # Ops that a convolution's kernel computes as well.
@@ -124,13 +125,14 @@ class Output:
 @dataclass(frozen=True)
 class Comparison:
     """The layers in the order of the model, and its outputs: by ONNX Runtime, and by a session on `device` if one was
-    given."""
+    given. `runtimes` are the other systems, if they were asked for."""
 
     layers: tuple[Layer, ...]
     outputs: tuple[Output, ...]
     samples: int
     on_device: tuple[Output, ...] = ()
     device: str | None = None
+    runtimes: tuple[Runtime, ...] = ()
 
     @property
     def worst(self) -> list[Layer]:
@@ -145,14 +147,20 @@ class Comparison:
             "outputs": [one.as_dict() for one in self.outputs],
             "device": self.device,
             "on_device": [one.as_dict() for one in self.on_device],
+            "runtimes": [one.as_dict() for one in self.runtimes],
         }
 
 
 def compare(
-    real: str | Path, quantized: str | Path, samples: Iterable[Mapping[str, Any]], device: str | None = None
+    real: str | Path,
+    quantized: str | Path,
+    samples: Iterable[Mapping[str, Any]],
+    device: str | None = None,
+    runtimes: bool = False,
 ) -> Comparison:
     """Run both models on the samples. Tensors are matched by the names that ONNX Runtime's quantizer keeps, in the QDQ
-    format. `device` also runs the quantized model in a session there."""
+    format. `device` also runs the quantized model in a session there, and `runtimes` compares the modes of other
+    systems."""
     protos = loaded(source_of(real)), loaded(source_of(quantized))
     layers = _layers(*protos)
     names = [value.name for value in protos[0].graph.output]
@@ -165,9 +173,12 @@ def compare(
     session = None if device is None else Session(quantized, device)
     outputs = tuple(Output(name) for name in names)
     on_device = () if session is None else tuple(Output(name) for name in names)
+    others = Runtimes(quantized) if runtimes else None
     count = 0
     for feeds in samples:
         count += 1
+        if others is not None:
+            others.add(feeds)
         wanted, given = (one.run(None, dict(feeds)) for one in inside)
         for layer, ours, theirs in zip(layers.values(), wanted[len(names) :], given[len(names) :], strict=True):
             layer.add(ours, theirs)
@@ -176,9 +187,8 @@ def compare(
         if session is not None:
             for output, ours, theirs in zip(on_device, wanted, session.run(None, feeds), strict=False):
                 output.add(ours, theirs)
-    return Comparison(
-        tuple(layers.values()), outputs, count, on_device, None if session is None else session.device.name
-    )
+    where, modes = None if session is None else session.device.name, () if others is None else others.found
+    return Comparison(tuple(layers.values()), outputs, count, on_device, where, modes)
 
 
 def _layers(real: onnx.ModelProto, quantized: onnx.ModelProto) -> dict[str, Layer]:

@@ -161,6 +161,17 @@ class Target:
     def packs_floats(self) -> bool:
         return "packs_floats" in self.generation.features
 
+    def blocks_per_sm(self, threads: int, smem_bytes: int, registers: int) -> int:
+        """Return the resident blocks per SM, given the registers per thread. 0 where a single block does not fit."""
+        allocated = -(-registers // self.register_granule) * self.register_granule
+        warps = self.simds * (self.registers_per_sm // self.simds // (allocated * self.warp_size))
+        reserved = self.smem_bytes_per_sm - self.smem_bytes  # per block; the largest block leaves exactly that
+        return min(
+            warps * self.warp_size // threads,
+            self.smem_bytes_per_sm // max(1, smem_bytes + reserved),
+            self.threads_per_sm // threads,
+        )
+
 
 def _nvidia(
     name: str, generation: Generation, processors: int, smem_kib: int, smem_kib_per_sm: int, threads_per_sm: int

@@ -293,3 +293,20 @@ def test_importing_targets_imports_only_the_standard_library() -> None:
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert set(run.stdout.split()) - sys.stdlib_module_names == {"qconv"}
+
+
+def test_resident_blocks_are_limited_by_registers_in_granules() -> None:
+    """86 registers per lane become 88 on CDNA; 101 become 120 on gfx1100, whose SIMDs have 1536 each."""
+    assert target("gfx942").blocks_per_sm(256, 1024, 86) == 512 // 88
+    assert target("gfx1100").blocks_per_sm(64, 1024, 101) == 1536 // 120
+    assert target("gfx1100").blocks_per_sm(256, 33 * 1024, 86) == 1
+    assert target("gfx942").blocks_per_sm(1024, 1024, 129) == 0
+    assert target("sm_90a").blocks_per_sm(384, 1024, 168) == 1
+    assert target("sm_90a").blocks_per_sm(128, 0, 32) == 2048 // 128
+
+
+def test_resident_blocks_are_limited_by_shared_memory_and_what_an_sm_reserves_per_block() -> None:
+    assert target("sm_90a").blocks_per_sm(128, 113 * 1024, 32) == 2
+    assert target("sm_90a").blocks_per_sm(128, 114 * 1024, 32) == 1
+    assert target("sm_90a").blocks_per_sm(128, 227 * 1024, 32) == 1
+    assert target("sm_75").blocks_per_sm(128, 32 * 1024, 32) == 2

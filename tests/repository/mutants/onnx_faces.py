@@ -352,4 +352,28 @@ MUTANTS = (
         "quantize_static makes int8 by default, which ONNX Runtime on x86 computes in floats.",
         (SESSION + "::test_int8_activations_are_integer_layers_by_default",),
     ),
+    Mutant(
+        "runtimes: all of them are ONNX Runtime",
+        "_Sums.by",
+        "Quantization.of(mode, **spec)",
+        "Quantization.of('ort', **spec | {'bias': own.bias})",
+        "No system would differ, and none would refuse a layer.",
+        ("test_runtimes.py::test_a_zero_point_that_is_added_before_rounding_moves_every_tie",),
+    ),
+    Mutant(
+        "runtimes: a bias of floats in units of sums",
+        "_Sums.by",
+        "(parameters.bias * scale).astype(np.float32)",
+        "parameters.bias.astype(np.float32)",
+        "A system keeps the bias in real units.",
+        ("test_runtimes.py::test_every_product_of_a_network_is_counted_with_its_bias",),
+    ),
+    Mutant(
+        "runtimes: zeros of the weights stay in the sums",
+        "_sums_of",
+        "w = filters - np.reshape(parameters.w_zero_point, (-1, 1))",
+        "w = filters",
+        "Ties would be elsewhere.",
+        ("test_runtimes.py::test_weights_have_their_zero_point",),
+    ),
 )

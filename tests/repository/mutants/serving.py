@@ -466,4 +466,20 @@ MUTANTS = (
         "Who pickles an instance reads of ctypes, and not what to pickle instead.",
         ("test_cache_loaded.py",),
     ),
+    Mutant(
+        "forecast: a time of a GPU that no model is fitted to",
+        "Forecast.expected",
+        "if not self.device or not",
+        "if not",
+        "A ratio between configs would look like a time.",
+        ("load/test_forecast.py::test_a_gpu_to_which_no_model_is_fitted_has_a_config_and_no_time",),
+    ),
+    Mutant(
+        "forecast: what was measured is expected",
+        "Forecast.time",
+        "if self.choice.measured_us is not None:",
+        "if False:",
+        "A measured time is worth more than a model's.",
+        ("load/test_forecast.py::test_a_shipped_winner_has_its_measured_time",),
+    ),
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from qconv.tuner.report import charts as png
-from qconv.tuner.report.charts import Axis, Bar, Plane, bars
+from qconv.tuner.report.charts import HEIGHT, WIDTH, Axis, Bar, Plane, bars
 
 
 def test_marks_stand_where_the_svg_has_them(tmp_path: Path) -> None:
@@ -19,17 +19,17 @@ def test_marks_stand_where_the_svg_has_them(tmp_path: Path) -> None:
     plane.word(5, 0.2, "a word")
     png.write(plane.svg(), tmp_path / "plane.png")
     seen = image.imread(tmp_path / "plane.png")
-    assert seen.shape[:2] == (1200, 2160)
+    assert seen.shape[:2] == (4 * HEIGHT, 4 * WIDTH)
 
     def colour_at(x: float, y: float) -> list[int]:
         across, down = plane.at(x, y)
-        return [round(255 * float(part)) for part in seen[round(3 * down), round(3 * across)][:3]]
+        return [round(255 * float(part)) for part in seen[round(4 * down), round(4 * across)][:3]]
 
     assert colour_at(2, 0.5) == [0xD9, 0x77, 0x06]
     assert colour_at(5, 0.9)[2] > 200 > colour_at(5, 0.9)[0]  # blue, slightly translucent
     assert colour_at(3, 0.7) == [255, 255, 255]
     png.write(bars([Bar("name", 2.0, "two"), Bar("other", 1.0, "one")], "says"), tmp_path / "bars.png")
-    first = image.imread(tmp_path / "bars.png")[3 * 20, 3 * 300]
+    first = image.imread(tmp_path / "bars.png")[4 * 28, 4 * 300]
     assert [round(255 * float(part)) for part in first[:3]] == [0x25, 0x63, 0xEB]
 
 

@@ -18,12 +18,13 @@ from qconv.targets.target import TARGETS
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 from qconv.tuner.report import study
+from qconv.tuner.report.label import label_of
 
 TIME = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=UTC)
 
 
 def rows(count: int = 6) -> list[Measurement]:
-    """Return rows of which the last was measured first, and the third failed."""
+    """Return rows of which the last has the first time, as rows of a race have, and the third failed."""
     made = []
     for number in range(count):
         outcome = {"outcome": "compile"} if number == 2 else {"median_us": 20.0 - number}
@@ -40,12 +41,11 @@ def loaded(path: Path, number: int = 0) -> optuna.Study:
 def test_every_row_is_a_trial(tmp_path: Path) -> None:
     path = tmp_path / "study.db"
     (made,) = study.write(rows(), str(path))
-    assert (made.trials, made.added, made.name) == (6, 6, f"{PROBLEM} on NVIDIA H200")
+    assert (made.trials, made.added, made.name) == (6, 6, f"{label_of(PROBLEM)} on NVIDIA H200")
     found = loaded(path)
     assert found.user_attrs == {"problem": str(PROBLEM), "device": "NVIDIA H200"}
     trials = found.get_trials()
-    by_time = sorted(rows(), key=lambda row: row.created_at)
-    for trial, row in zip(trials, by_time, strict=True):
+    for trial, row in zip(trials, rows(), strict=True):
         assert trial.params == row.config.as_dict()
         assert trial.value == row.median_us
         assert trial.state.name == ("COMPLETE" if row.correct else "FAIL")
@@ -63,6 +63,8 @@ def test_every_row_is_a_trial(tmp_path: Path) -> None:
 def test_a_second_run_adds_what_was_measured_since(tmp_path: Path) -> None:
     path = str(tmp_path / "study.db")
     assert study.write(rows(3), path)[0].added == 3
+    assert loaded(Path(path)).metric_names == ["median us"]
+    assert [trial.value for trial in loaded(Path(path)).get_trials()] == [20.0, 19.0, None]
     (again,) = study.write(rows(5), f"sqlite:///{path}")
     assert (again.trials, again.added) == (5, 2)
     newer = make_measurement(0, median_us=1.0, created_at=TIME + timedelta(days=1))

@@ -11,7 +11,6 @@ import pytest
 
 from qconv import generator
 from qconv.generator.families.mma import amd as mma_amd
-from qconv.generator.families.mma.amd import blocks_per_sm
 from qconv.generator.families.mma.plan import MmaPlan
 from qconv.ops.registry import parse
 from qconv.targets.target import target
@@ -54,11 +53,3 @@ def test_the_fractions_of_matrix_instructions_are_in_order() -> None:
     assert len(fractions) >= 6
     for (read, modelled), (other, other_modelled) in itertools.permutations(fractions, 2):
         assert modelled >= other_modelled or read < 1.15 * other
-
-
-def test_registers_are_allocated_in_granules() -> None:
-    """86 registers per lane become 88 on CDNA; 101 become 120 on gfx1100, whose SIMDs have 1536 each."""
-    assert blocks_per_sm(target("gfx942"), 256, 1024, 86) == 512 // 88
-    assert blocks_per_sm(target("gfx1100"), 64, 1024, 101) == 1536 // 120
-    assert blocks_per_sm(target("gfx1100"), 256, 33 * 1024, 86) == 1
-    assert blocks_per_sm(target("gfx942"), 1024, 1024, 129) == 0
