@@ -1,5 +1,4 @@
-"""The last axes of a map as one, along which vectors are wider than the last axis: the channels of groups, of which each
-group has few."""
+"""The last axes of a map as one, so that vectors are wider than the last axis, such as the channels of a group."""
 
 from __future__ import annotations
 

@@ -119,9 +119,7 @@ def first_of(axis: Axis) -> Axis:
 
 def with_axis(node: Node, axis: Axis, instead: Axis) -> Node:
     """Return a node with another axis in the place of one in its indices."""
-    return with_indices(
-        node, lambda index: index.substituted(lambda each: Index.of(instead if each == axis else each))
-    )
+    return with_indices(node, lambda index: index.substituted(lambda each: Index.of(instead if each == axis else each)))
 
 
 def vector_loaded(load: Load, axis: Axis, number: int, words: int = 0) -> str:

@@ -292,9 +292,8 @@ def plan(problem: Map, config: MapConfig, target: Target) -> MapPlan:
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
     made = MapPlan(problem, config, target)
     if made.extent % config.vector:
-        raise Infeasible(
-            f"vector={config.vector} divides no product of the last extents of shape={','.join(map(str, problem.shape))}"
-        )
+        shape = ",".join(map(str, problem.shape))
+        raise Infeasible(f"vector={config.vector} divides no product of the last extents of shape={shape}")
     if made.tile > config.threads:
         at_most(made.tile, 2 * problem.elements, f"elements of a tile (the problem has {problem.elements})")
     return made
