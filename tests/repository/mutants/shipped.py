@@ -195,6 +195,22 @@ MUTANTS = (
         slow=True,
     ),
     Mutant(
+        "checksum: a quarter is taken for one of another length",
+        "qconv_crc.h",
+        "crc = taken_zeros(crc, quarter) ^ next;",
+        "crc = taken_zeros(crc, quarter + 8) ^ next;",
+        "No file of 4 kB would have its checksum.",
+        ("library/test_qconv_crc.py::test_it_is_zlibs",),
+    ),
+    Mutant(
+        "checksum: what is behind the quarters does not count",
+        "qconv_crc.h",
+        "at += 3 * quarter;",
+        "at = end;",
+        "A file's last bytes could be damaged.",
+        ("library/test_qconv_crc.py::test_it_is_zlibs",),
+    ),
+    Mutant(
         "library: the maps of a run's arrays are left out",
         "qconv_loaded.h",
         "else made.maps.push_back(map);",
