@@ -211,6 +211,23 @@ MUTANTS = (
         ("library/test_qconv_crc.py::test_it_is_zlibs",),
     ),
     Mutant(
+        "header: the engine of NVIDIA GPUs is left out",
+        "qconv_network_embedded.h",
+        '#include "../src/qconv_engine_cuda.cpp"',
+        "",
+        "A program that embeds the library would not link.",
+        ("ship/test_qconv_network_embedded.py::test_it_is_the_whole_library",),
+        slow=True,
+    ),
+    Mutant(
+        "parts: the layer that is refused is the one that decides the shape",
+        "_first_unknown",
+        "return _first_unknown(network, producer)",
+        "return layer",
+        "A model that ends in front of it would be refused for the layer before it.",
+        ("onnx/test_ship.py::test_a_shape_that_only_the_inputs_decide_is_refused",),
+    ),
+    Mutant(
         "library: the maps of a run's arrays are left out",
         "qconv_loaded.h",
         "else made.maps.push_back(map);",

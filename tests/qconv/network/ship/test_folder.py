@@ -291,11 +291,15 @@ def test_a_target_or_a_device_that_is_not_there(made: qconv.onnx.Shipped, librar
     assert library.open(copy, None)[0] == NO_TARGET
     assert library.error == "the folder has kernels for sm_90a, and no device here runs them"
     assert library.open(made.folder, "cpu:1")[0] == NO_DEVICE
-    for device in ("gpu", "cpu:", "cpu:x", "cuda:0"):
+    for device in ("gpu", "cpu:", "cpu:x", "cuda:x"):
         assert library.open(made.folder, device)[0] == 1
         assert library.error == (
             f"the device {device} is not known: this library was built for cpu, and a GPU's number follows a colon"
         )
+    for device, header in (("cuda:1", "cuda.h"), ("hip", "hip/hip_runtime_api.h")):
+        assert library.open(made.folder, device)[0] == 1
+        kind = device.partition(":")[0]
+        assert library.error == f"this library was built without {kind}, for cpu: build it where {header} is found"
     assert library.open(made.folder / "none")[0] == BAD_FOLDER
 
 
