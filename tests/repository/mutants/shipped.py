@@ -211,6 +211,15 @@ MUTANTS = (
         ("library/test_qconv_crc.py::test_it_is_zlibs",),
     ),
     Mutant(
+        "cpu: a folder that was replaced has the kernels of the one before",
+        "qconv_engine_cpu.cpp",
+        "if (known.emplace(library, file).first->second == file) return library;",
+        "if (known.emplace(library, file).first->first == library) return library;",
+        "A service that takes another model would be told to copy the folder again.",
+        (f"{FOLDER}::test_a_folder_that_is_replaced_is_opened_anew",),
+        slow=True,
+    ),
+    Mutant(
         "header: the engine of NVIDIA GPUs is left out",
         "qconv_network_embedded.h",
         '#include "../src/qconv_engine_cuda.cpp"',

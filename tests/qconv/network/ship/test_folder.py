@@ -321,6 +321,28 @@ def test_a_process_opens_any_number_of_networks(
 
 @builds
 @pytest.mark.slow
+def test_a_folder_that_is_replaced_is_opened_anew(
+    made: qconv.onnx.Shipped, library: shipped.Library, tmp_path: Path
+) -> None:
+    """A service takes another model, and then the first one again, without being started anew."""
+    other = qconv.onnx.export(shipped.moving(), tmp_path / "other", "cpu", vectors=False)
+    live = tmp_path / "live"
+    opened = []
+    for folder, inputs in ((made.folder, 1), (other.folder, 3), (made.folder, 1), (other.folder, 3)):
+        if live.exists():
+            live.rename(tmp_path / f"before-{len(opened)}")
+        shutil.copytree(folder, live)
+        for _ in range(2):
+            status, network = library.open(live)
+            assert status == 0, (len(opened), library.error)
+            assert library.c.qconv_network_input_count(network) == inputs
+            opened.append(network)
+    for network in opened:
+        library.c.qconv_network_close(network)
+
+
+@builds
+@pytest.mark.slow
 def test_damaged_folders_at_random(made: qconv.onnx.Shipped, library: shipped.Library, copy: Path) -> None:
     """Bytes that are changed, cut off or moved: each folder is refused with a sentence."""
     rng = np.random.default_rng(9)
