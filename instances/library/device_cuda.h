@@ -48,7 +48,7 @@ struct Driver {
         encode_tiled = reinterpret_cast<decltype(encode_tiled)>(dlsym(library_, "cuTensorMapEncodeTiled"));
         encode_im2col = reinterpret_cast<decltype(encode_im2col)>(dlsym(library_, "cuTensorMapEncodeIm2col"));
         launch_extended = reinterpret_cast<decltype(launch_extended)>(dlsym(library_, "cuLaunchKernelEx"));
-        check(cuInit_(0), QCONV_NO_DEVICE, "cuInit");
+        check(cuInit_(0), QCONV_NO_DEVICE, "NVIDIA's driver finds no GPU that works; nvidia-smi says what it sees; cuInit");
     }
 
     void check(CUresult result, qconv_status status, const char* what) const {

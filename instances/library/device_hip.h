@@ -41,7 +41,7 @@ struct Runtime {
 #define QCONV_LOAD(name) load(QCONV_EXPORTED(name), name##_);
         QCONV_RUNTIME(QCONV_LOAD)
 #undef QCONV_LOAD
-        check(hipInit_(0), QCONV_NO_DEVICE, "hipInit");
+        check(hipInit_(0), QCONV_NO_DEVICE, "the HIP runtime finds no GPU that works; rocminfo says what it sees; hipInit");
     }
 
     void check(hipError_t result, qconv_status status, const char* what) const {

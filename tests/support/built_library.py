@@ -25,10 +25,30 @@ TYPES = {np.dtype(np.int32): 1, np.dtype(np.float32): 2, np.dtype(np.float64): 3
 
 SUPPORT = Path(__file__).parent
 STUB_CUDA = SUPPORT / "stub_cuda"  # the header of CUDA's driver, as far as a library needs it
+INCLUDES = (Path("/usr/local/cuda/include"), Path("/usr/include"))  # of whole drivers, where they are installed
 LACKS = next((name for name in ("cmake", "g++") if shutil.which(name) is None), None)
 builds = pytest.mark.skipif(
     LACKS is not None or platform.machine() != "x86_64", reason=f"no {LACKS}, or no CPU of x86_64"
 )
+
+
+def without(*programs: str) -> pytest.MarkDecorator:
+    missing = [name for name in programs if shutil.which(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"no {', '.join(missing)}")
+
+
+CROSS, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
+
+
+def emulated(program: Path, driver: Path | None = None) -> list[object]:
+    paths = [] if driver is None else ["-E", f"LD_LIBRARY_PATH={driver}"]
+    return [EMULATOR, "-L", "/usr/aarch64-linux-gnu", *paths, program]
+
+
+def including(header: str) -> Path:
+    """Return the folder with the header of a driver, or skip the test."""
+    found = next((path for path in INCLUDES if (path / header).exists()), None)
+    return found or pytest.skip(f"no {header}")
 
 
 def build(folder: Path, *options: str, into: Path | None = None) -> Path:

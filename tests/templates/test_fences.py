@@ -86,7 +86,7 @@ PLANS = {
 def executable_of(plan: Plan, text: str, seed: int) -> Executable:
     path = unoptimised(text)
     binary = Binary(b"", path, "g++", 0.0, {})
-    return Executable(plan, binary, CpuKernel(plan, binary, seed), CpuDevice(plan.target, seed))
+    return Executable(plan, binary, CpuKernel(plan.target, binary, plan.launches, seed), CpuDevice(plan.target, seed))
 
 
 def finding(plan: Plan, text: str, seed: int) -> str | None:

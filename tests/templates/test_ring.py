@@ -53,7 +53,7 @@ CASES: dict[str, Case] = {
 
 def finding(case: Case, text: str, seed: int) -> str | None:
     path = unoptimised(text)
-    kernel = CpuKernel(case.plan(CPU), Binary(b"", path, "g++", 0.0, {}), seed)
+    kernel = CpuKernel(CPU, Binary(b"", path, "g++", 0.0, {}), case.plan(CPU).launches, seed)
     try:
         return difference(case, *case.on(CpuDevice(CPU, seed), kernel))
     except LaunchError as error:

@@ -9,7 +9,7 @@ import os
 import platform
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cached_property
@@ -51,16 +51,16 @@ def found_runtime() -> Path:
 
 
 class CpuKernel(Loaded):
-    def __init__(self, plan: Plan, binary: Binary, seed: int = 0) -> None:
+    def __init__(self, target: Target, binary: Binary, launches: Iterable[Launch], seed: int = 0) -> None:
         cpu_runtime.load_runtime(found_runtime)
         library = ctypes.CDLL(str(binary.path))
         self._entries = {
             launch.kernel: ctypes.cast(getattr(library, f"{launch.kernel}_entry"), ctypes.c_void_p).value or 0
-            for launch in plan.launches
+            for launch in launches
         }
         # ctypes never unloads. Linux allows 65530 mappings a process, and a search or a test run loads thousands.
         weakref.finalize(self, _ctypes.dlclose, library._handle).atexit = False
-        self._warp_size = plan.target.warp_size
+        self._warp_size = target.warp_size
         self._seed = seed
 
     def bind(self, launch: Launch, arguments: bytes, overlap: bool = False) -> CpuLaunch:
@@ -161,7 +161,7 @@ def _copied(array: Any) -> Any:
     return made
 
 
-def _aligned_bytes(size: int) -> Any:
+def aligned_bytes(size: int) -> Any:
     whole = np.empty(size + memory.ALIGNMENT, np.uint8)
     begin = -int(whole.__array_interface__["data"][0]) % memory.ALIGNMENT
     return whole[begin : begin + size]
@@ -200,7 +200,7 @@ class CpuDevice:
         }
 
     def load(self, plan: Plan, binary: Binary) -> CpuKernel:
-        return CpuKernel(plan, binary, self._seed)
+        return CpuKernel(plan.target, binary, plan.launches, self._seed)
 
     def encode(self, tensor_map: TensorMap, address: int) -> bytes:
         return tensor_maps.described(tensor_map, address)
@@ -289,7 +289,7 @@ class CpuDevice:
         with memory.tracing(trace), allocating_by(Allocator(trace)):
             arrays = list(work())
         placement = None if place is None else place(trace.allocations)
-        arena = None if placement is None else _aligned_bytes(placement.arena_bytes)
+        arena = None if placement is None else aligned_bytes(placement.arena_bytes)
 
         def again() -> None:
             allocator = Allocator() if placement is None else PlacedAllocator(placement, arena)

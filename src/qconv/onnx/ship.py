@@ -109,5 +109,9 @@ def shippable(model: ReadModel, shipping: Shipping = Shipping(), choices: Choice
     if lowered.why_not:
         ops = {layer.name: layer.op for layer in lowered.network.layers}
         shown = "\n".join(f"  {ops[name]} ({name}): {why}" for name, why in lowered.why_not.items())
-        raise Unshippable(f"{len(lowered.why_not)} layers run elsewhere, and cannot be shipped:\n{shown}")
+        number = "1 layer runs" if len(lowered.why_not) == 1 else f"{len(lowered.why_not)} layers run"
+        raise Unshippable(
+            f"{number} elsewhere, and cannot be exported; qconv-tune build writes the same folder, in which ONNX "
+            f"Runtime or a function of yours computes them:\n{shown}"
+        )
     return Shippable(lowered.network, lowered.served)

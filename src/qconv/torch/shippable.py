@@ -96,7 +96,8 @@ def check_lowered(module: Any) -> None:
 def _refuse(left: Mapping[str, str]) -> None:
     if left:
         shown = "\n".join(f"  {name}: {why}" for name, why in left.items())
-        raise Unshippable(f"{len(left)} nodes stay in PyTorch, and cannot be shipped:\n{shown}")
+        number = "1 node stays" if len(left) == 1 else f"{len(left)} nodes stay"
+        raise Unshippable(f"{number} in PyTorch, and cannot be shipped:\n{shown}")
 
 
 def _with_shapes(module: Any, shapes: Sequence[Sequence[int]]) -> None:

@@ -4,13 +4,12 @@ and a machine of another architecture. The program is C++, with the header of cl
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from built_library import STUB_CUDA, build, builds, stub_driver, write_uncompiled
+from built_library import CROSS, EMULATOR, STUB_CUDA, build, builds, emulated, stub_driver, without, write_uncompiled
 from library_cases import SMALL, gpu_winners, small
 
 from qconv.instances.library.key_constants import constant_of
@@ -21,12 +20,6 @@ from qconv.ops.registry import op_of
 pytestmark = [builds, pytest.mark.slow]
 
 
-def without(*programs: str) -> pytest.MarkDecorator:
-    missing = [name for name in programs if shutil.which(name) is None]
-    return pytest.mark.skipif(bool(missing), reason=f"no {', '.join(missing)}")
-
-
-CROSS, EMULATOR = "aarch64-linux-gnu-g++", "qemu-aarch64-static"
 DRAWN = registry.draw(SMALL, 3)
 # Runs SMALL on the sample, and prints the output; then what each misuse is told.
 PROGRAM = r"""
@@ -172,11 +165,6 @@ def test_it_is_built_for_a_machine_of_another_architecture(folder: Path, tmp_pat
 
 def cross_built(folder: Path, into: Path, *flags: str) -> Path:
     return build(folder, f"-DCMAKE_TOOLCHAIN_FILE={folder / 'cmake/aarch64-linux-gnu.cmake'}", *flags, into=into)
-
-
-def emulated(program: Path, driver: Path | None = None) -> list[object]:
-    paths = [] if driver is None else ["-E", f"LD_LIBRARY_PATH={driver}"]
-    return [EMULATOR, "-L", "/usr/aarch64-linux-gnu", *paths, program]
 
 
 @pytest.fixture(scope="module")

@@ -152,7 +152,7 @@ def test_what_is_refused_of_a_model(command: Callable[..., Answer], tmp_path: Pa
     (tmp_path / "model.onnx").write_bytes(shipped.fails().SerializeToString())
     model = ("export", "model.onnx", "--format", "library", "--out", "network")
     for words, says in (
-        ((*model, "--target", "cpu"), "1 layers run elsewhere, and cannot be shipped:\n  LSTM (y): no kernel here"),
+        ((*model, "--target", "cpu"), "function of yours computes them:\n  LSTM (y): no kernel here computes LSTM"),
         (model, "a model is exported alone, with --format library, for at least one --target"),
         ((*model, "--target", "cpu", "other.onnx"), "a model is exported alone, with --format library, for at least"),
         (("export", "model.onnx", "--target", "cpu", "--out", "network"), "a model is exported alone, with --format"),

@@ -23,7 +23,7 @@ SEEDS = (0, 1, 2, 3)
 def kernel_of(case: Case, seed: int, text: str | None = None) -> CpuKernel:
     source = case.text(TARGET) if text is None else text
     path = unoptimised(source)
-    return CpuKernel(case.plan(TARGET), Binary(b"", path, "g++", 0.0, {}), seed)
+    return CpuKernel(TARGET, Binary(b"", path, "g++", 0.0, {}), case.plan(TARGET).launches, seed)
 
 
 def finding(case: Case, seed: int, text: str | None = None) -> str | None:

@@ -101,7 +101,7 @@ def test_images_of_several_sizes(tmp_path: Path) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     stays = qconv.torch.lower(torch.export.export(Function(lambda m, x: torch.cumsum(dq(x), 1)), (integers(2, 8),)))
-    with pytest.raises(Unshippable, match=r"1 nodes stay in PyTorch, and cannot be shipped:\n  cumsum: no op here"):
+    with pytest.raises(Unshippable, match=r"1 node stays in PyTorch, and cannot be shipped:\n  cumsum: no op here"):
         qconv.torch.export(stays, tmp_path / "network", "cpu")
     program = torch.export.export(Function(body), (REAL,))
     with pytest.raises(ValueError, match="has no report: give what lower or fuse gave"):

@@ -343,7 +343,7 @@ MUTANTS = (
     ),
     Mutant(
         "memory: on the CPU device an arena begins anywhere",
-        "_aligned_bytes",
+        "aligned_bytes",
         "return whole[begin : begin + size]",
         "return whole[begin + 1 : begin + 1 + size]",
         "A vector begins where it must not.",

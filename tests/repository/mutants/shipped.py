@@ -4,7 +4,7 @@ from mutants.mutant import Mutant
 
 PROGRAM, PLAN, VECTORS = ("ship/test_program.py",), ("ship/test_plan.py",), ("ship/test_vectors.py",)
 FOLDER, NETWORK = "ship/test_folder.py", "ship/test_qconv_network.py"
-OPENED = "ship/test_opened.py"
+OPENED, PREPARED = "ship/test_opened.py", ("ship/test_prepared.py",)
 GPU, RUN = "ship/test_qconv_gpu.py", "ship/test_qconv_run.py"
 BITS = (f"{FOLDER}::test_its_bits",)
 KINDS = (f"{NETWORK}::test_arrays_of_all_kinds",)
@@ -51,6 +51,38 @@ MUTANTS = (
         "",
         "The caller gives two arrays, and one would not be written.",
         ("ship/test_program.py::test_outputs_that_are_one_array_or_a_part_of_it_are_copied",),
+    ),
+    Mutant(
+        "prepared: what a run writes is made when it is exported",
+        "network/ship/prepared.py",
+        "kept = {number for step in program.steps for number in step.written}",
+        "kept: set[int] = set()",
+        "Equal counters of two launches would be one constant.",
+        PREPARED,
+    ),
+    Mutant(
+        "prepared: a state is made where it is exported, and in part where it is opened",
+        "network/ship/prepared.py",
+        "        kept |= more",
+        "        kept |= more\n        break",
+        "The step that is left to the opening would write to a part of what it was to begin with.",
+        ("ship/test_prepared.py::test_a_state_is_made_in_one_place",),
+    ),
+    Mutant(
+        "prepared: a step finds its arrays at their beginnings",
+        "_Memory._at",
+        "[spot.offset :]",
+        "[:]",
+        "A fill of the middle of an array would be of its beginning.",
+        ("ship/test_prepared.py::test_each_kind_of_step",),
+    ),
+    Mutant(
+        "prepared: a CPU's folder leaves the setup to those who open it",
+        "Export.write",
+        'if place.target.vendor == "cpu" else program',
+        'if place.target.vendor == "none" else program',
+        "Half a second for MobileNetV2, each time that it is opened.",
+        ("ship/test_folder.py::test_a_folder_for_the_cpu_has_nothing_left_to_make",),
     ),
     Mutant(
         "plan: launches that write one state are separate groups",
@@ -161,6 +193,48 @@ MUTANTS = (
         "A file whose size is no multiple of eight would never have its checksum.",
         BITS,
         slow=True,
+    ),
+    Mutant(
+        "checksum: a quarter is taken for one of another length",
+        "qconv_crc.h",
+        "crc = taken_zeros(crc, quarter) ^ next;",
+        "crc = taken_zeros(crc, quarter + 8) ^ next;",
+        "No file of 4 kB would have its checksum.",
+        ("library/test_qconv_crc.py::test_it_is_zlibs",),
+    ),
+    Mutant(
+        "checksum: what is behind the quarters does not count",
+        "qconv_crc.h",
+        "at += 3 * quarter;",
+        "at = end;",
+        "A file's last bytes could be damaged.",
+        ("library/test_qconv_crc.py::test_it_is_zlibs",),
+    ),
+    Mutant(
+        "cpu: a folder that was replaced has the kernels of the one before",
+        "qconv_engine_cpu.cpp",
+        "if (known.emplace(library, file).first->second == file) return library;",
+        "if (known.emplace(library, file).first->first == library) return library;",
+        "A service that takes another model would be told to copy the folder again.",
+        (f"{FOLDER}::test_a_folder_that_is_replaced_is_opened_anew",),
+        slow=True,
+    ),
+    Mutant(
+        "header: the engine of NVIDIA GPUs is left out",
+        "qconv_network_embedded.h",
+        '#include "../src/qconv_engine_cuda.cpp"',
+        "",
+        "A program that embeds the library would not link.",
+        ("ship/test_qconv_network_embedded.py::test_it_is_the_whole_library",),
+        slow=True,
+    ),
+    Mutant(
+        "parts: the layer that is refused is the one that decides the shape",
+        "_first_unknown",
+        "return _first_unknown(network, producer)",
+        "return layer",
+        "A model that ends in front of it would be refused for the layer before it.",
+        ("onnx/test_ship.py::test_a_shape_that_only_the_inputs_decide_is_refused",),
     ),
     Mutant(
         "library: the maps of a run's arrays are left out",

@@ -63,7 +63,7 @@ def plan_and_text() -> tuple[Plan, str]:
 def test_an_executable_encodes_it(seed: int) -> None:
     plan, text = plan_and_text()
     path = unoptimised(text)
-    kernel = CpuKernel(plan, Binary(b"", path, "g++", 0.0, {}), seed)
+    kernel = CpuKernel(plan.target, Binary(b"", path, "g++", 0.0, {}), plan.launches, seed)
     drawn = registry.draw(PROBLEM, seed)
     y = Executable(plan, Binary(b"", path, "g++", 0.0, {}), kernel, CpuDevice(plan.target, seed))(
         *drawn.arrays, **drawn.parameters

@@ -25,6 +25,7 @@ LIBRARY = {
     "CMakeLists.txt": "CMakeLists.txt",
     "include/qconv_network.h": "qconv_network.h",
     "include/qconv_network.hpp": "qconv_network.hpp",
+    "include/qconv_network_embedded.h": "qconv_network_embedded.h",
     "src/qconv_network.cpp": "qconv_network.cpp",
     "src/qconv_shipped.h": "qconv_shipped.h",
     "src/qconv_shipped.cpp": "qconv_shipped.cpp",
@@ -42,6 +43,7 @@ LIBRARY = {
 }
 # Files that the library of single kernels has too.
 SHARED = ("device_cuda.h", "device_hip.h", "qconv_crc.h", "qconv_kernels.h", "qconv_parameters.h", "qconv_table.h")
+CROSS = "aarch64-linux-gnu.cmake"
 ENTRY = re.compile(r'extern "C" void (\w+)_entry\(')
 
 
@@ -69,6 +71,7 @@ def write(plans: Sequence[Plan], folder: Path, more: Mapping[str, bytes]) -> lis
     files[WEIGHTS] = bytes(weights.data)
     files |= {place: _text("network.ship", name) for place, name in LIBRARY.items()}
     files |= {f"src/{name}": _text("instances.library", name) for name in SHARED}
+    files[f"cmake/{CROSS}"] = _text("instances.library", CROSS)
     files["src/cpu_runtime.h"] = cpu_runtime.runtime_sources()["cpu_runtime.h"].encode()
     files[LIST] = _list([plan.target.name for plan in plans], files)
     folder.parent.mkdir(parents=True, exist_ok=True)

@@ -20,6 +20,7 @@ from qconv.network.run.runner import Subgraph
 from qconv.network.ship.folder import write
 from qconv.network.ship.parts import PartsOf, calls_on
 from qconv.network.ship.plan import Plan, plan_of
+from qconv.network.ship.prepared import prepared
 from qconv.network.ship.program import Port, Program, traced
 from qconv.network.ship.vectors import Recorded, drawn, vectors_text
 from qconv.op import Problem
@@ -100,7 +101,8 @@ class Export:
             lowered = lower()  # once for all targets, and only one at a time
             for place, made in zip(places, programs, strict=True):
                 self.watch(f"{place.target.name}: program {number + 1} of {len(networks)}")
-                made.append(program_of(lowered, place, self.db))
+                program = program_of(lowered, place, self.db)
+                made.append(prepared(program, place.target) if place.target.vendor == "cpu" else program)
         plans = [plan_of(place.target, made) for place, made in zip(places, programs, strict=True)]
         more = {}
         if unfused:

@@ -61,12 +61,31 @@ def calls_on(device: TracedDevice, network: Network, parts_of: PartsOf) -> Call:
 
 
 def _check_shapes(network: Network, names: Sequence[str]) -> None:
-    """Refuse tensors of layers that run elsewhere whose shapes the inputs' values decide."""
+    """Refuse tensors of layers that run elsewhere whose shapes the inputs' values decide, or that are no arrays."""
     for name in names:
         tensor, layer = network.tensor(name), network.producers.get(name)
-        if tensor.extents is None or tensor.dtype in (None, "object"):
-            of = "" if layer is None else f" of {layer.op} ({layer.name}), which runs elsewhere,"
+        of = "" if layer is None else f" of {_named(layer)}, which runs elsewhere,"
+        if tensor.extents is None:
+            first = None if layer is None else _first_unknown(network, layer)
+            cut = "the layer that makes it" if first is None else _named(first)
+            after = "it" if first is layer else cut
             raise Unshippable(
-                f"the shape of {name!r}{of} is known only with the inputs: open the model itself in a session, or give "
-                "it inputs of fixed shapes"
+                f"the shape of {name!r}{of} is known only when {after} has run, and a folder has arrays of known "
+                f"sizes: open the model itself in a session, or build one that ends in front of {cut}"
             )
+        if tensor.dtype in (None, "object"):
+            is_unknown = "is not known" if tensor.dtype is None else "is no type of numbers"
+            raise Unshippable(f"the type of {name!r}{of} {is_unknown}: open the model itself in a session")
+
+
+def _first_unknown(network: Network, layer: Layer) -> Layer:
+    """Return the first layer, on a path to this one, that makes a tensor of unknown shape from those of known ones."""
+    for name in layer.reads:
+        producer = network.producers.get(name)
+        if producer is not None and name not in network.constants and network.tensor(name).extents is None:
+            return _first_unknown(network, producer)
+    return layer
+
+
+def _named(layer: Layer) -> str:
+    return f"{layer.op} ({layer.name})"

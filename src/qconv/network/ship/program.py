@@ -75,7 +75,7 @@ class Program:
     @cached_property
     def resident(self) -> frozenset[int]:
         """The numbers of the constants that runs read. The others are read by `setup` alone."""
-        places = (self.places[number] for number in _read(self.steps))
+        places = (self.places[number] for number in read_by(self.steps))
         return frozenset(place.number for place in places if place.space == "constant")
 
 
@@ -103,7 +103,7 @@ def traced(
     arrays = {name: _array(device, made[name]) for name in wanted}
     outputs = written_whole(device, arrays, first)
     steps = tuple(device.steps[first_step:])
-    setup = _needed(device.steps[:first_step], _read(steps))
+    setup = _needed(device.steps[:first_step], read_by(steps))
     made_ports = tuple(
         Port(name, made[name].dtype, made[name].shape, isinstance(made[name], Counted)) for name in wanted
     )
@@ -139,7 +139,7 @@ def _number(device: TracedDevice, array: object) -> int:
     return device.spot(device.adopt("input", array)[1]).allocation
 
 
-def _read(steps: Iterable[Step]) -> set[int]:
+def read_by(steps: Iterable[Step]) -> set[int]:
     return {number for step in steps for number in step.read}
 
 
@@ -190,7 +190,7 @@ def _placed(
     constants: list[bytes] = []
     state: list[int] = []
     written = {number for step in (*setup, *steps) for number in step.written}
-    for number in sorted(_read((*setup, *steps)) - places.keys()):
+    for number in sorted(read_by((*setup, *steps)) - places.keys()):
         content = None if number in written else device.content(number)
         if content is not None:
             places[number] = Place("constant", len(constants), 0)

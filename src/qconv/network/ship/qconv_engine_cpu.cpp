@@ -1,9 +1,12 @@
 // The CPU: the kernels and the runtime that they call are one shared object of the folder.
 #include <dlfcn.h>
+#include <sys/stat.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <functional>
+#include <map>
+#include <mutex>
 
 #include "cpu_runtime.h"
 #include "qconv_loaded.h"
@@ -11,6 +14,25 @@
 namespace qconv_shipped {
 
 namespace {
+
+// Loads a shared object, for good. The dynamic linker knows objects by their names, and would give the one that lay there
+// before a folder was replaced: another file is loaded by another spelling of its path.
+void* loaded(const std::string& path) {
+    using File = std::pair<dev_t, ino_t>;
+    static std::mutex alone;
+    static std::map<void*, File> known;
+    const std::lock_guard<std::mutex> lock(alone);
+    struct stat about = {};
+    stat(path.c_str(), &about);
+    const File file = {about.st_dev, about.st_ino};
+    for (std::string spelled = path;; spelled.insert(spelled.rfind('/'), "/.")) {
+        void* const library = dlopen(spelled.c_str(), RTLD_NOW | RTLD_LOCAL);
+        if (library == nullptr)
+            throw Failure{QCONV_NETWORK_NO_TARGET, std::string(dlerror()) + "; export the folder on this kind of machine"};
+        if (known.emplace(library, file).first->second == file) return library;
+        dlclose(library);
+    }
+}
 
 class Cpu {
   public:
@@ -30,9 +52,7 @@ class Cpu {
     int rank(const char* target) const { return strncmp(target, "cpu", 3) == 0 ? 1 : 0; }
 
     Code load(const Plan& plan, const std::string& path) const {
-        void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-        if (library == nullptr)
-            throw Failure{QCONV_NETWORK_NO_TARGET, std::string(dlerror()) + "; export the folder on this kind of machine"};
+        void* const library = loaded(path);
         Code made = {};
         made.warp_size = plan.warp_size;
         made.launch = reinterpret_cast<decltype(made.launch)>(function(library, "qconv_cpu_launch"));

@@ -101,6 +101,9 @@ Chosen named(const Folder& folder, const std::string& device) {
                                                        device + " runs none: export it for that device's target as well"};
         return {std::move(opened), *target};
     }
+    if (is_number && (kind == "cuda" || kind == "hip"))
+        refuse("this library was built without " + kind + ", for " + listed(known) + ": build it where " +
+               (kind == "cuda" ? "cuda.h" : "hip/hip_runtime_api.h") + " is found");
     refuse("the device " + device + " is not known: this library was built for " + listed(known) +
            ", and a GPU's number follows a colon");
 }

@@ -465,6 +465,10 @@ int run(const Asked& asked) {
 }  // namespace
 
 int main(int count, char** words) {
+    if (std::any_of(words, words + count, [](const std::string& word) { return word == "--help" || word == "-h"; })) {
+        fputs(USAGE, stdout);
+        return 0;
+    }
     try {
         return run(read_words(count, words));
     } catch (const BadWord& bad) {

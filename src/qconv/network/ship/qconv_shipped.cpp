@@ -464,6 +464,8 @@ Mapped::~Mapped() {
 
 Folder::Folder(const std::string& path) : path_(path) {
     struct stat about;
+    if (stat(path.c_str(), &about) != 0)
+        throw Failure{QCONV_NETWORK_BAD_FOLDER, "the folder " + path + " cannot be opened (" + strerror(errno) + "): give its path"};
     if (stat(path_of(LIST).c_str(), &about) != 0)
         throw Failure{QCONV_NETWORK_BAD_FOLDER,
                       path + " has no " + LIST + ": give a folder that qconv-tune export or build has written for a network"};

@@ -97,6 +97,14 @@ def test_each_target_has_what_its_steps_are_compared_with(tmp_path: Path, monkey
     assert tensors[0] != tensors[1]
 
 
+def test_a_folder_for_the_cpu_has_nothing_left_to_make(tmp_path: Path) -> None:
+    """The CPU device would take longer to pack weights than to run the network."""
+    made = qconv.onnx.export(shipped.residual(), tmp_path / "network", ["cpu", "sm_90a"], vectors=False)
+    setups = {plan.target.name: len(plan.setup) for plan in made.plans}
+    assert setups["cpu"] == 0 < setups["sm_90a"]
+    assert made.plans[0].state_bytes == ()
+
+
 def test_sources_are_of_all_kernels(light: qconv.onnx.Shipped) -> None:
     for plan in light.plans:
         sources = [path.read_text() for path in (light.folder / "sources" / plan.target.name).iterdir()]
@@ -223,7 +231,7 @@ REFUSED: dict[str, tuple[Damage, int, str]] = {
         "has more than 4096 bytes where fewer make sense",
     ),
     "an argument between two others": (
-        sealed("cpu/plan.txt", b"pointers 8 ", b"pointers 9 "),
+        sealed("cpu/plan.txt", b"pointers 0 ", b"pointers 1 "),
         BAD_FOLDER,
         "has an argument between two others",
     ),
@@ -283,11 +291,15 @@ def test_a_target_or_a_device_that_is_not_there(made: qconv.onnx.Shipped, librar
     assert library.open(copy, None)[0] == NO_TARGET
     assert library.error == "the folder has kernels for sm_90a, and no device here runs them"
     assert library.open(made.folder, "cpu:1")[0] == NO_DEVICE
-    for device in ("gpu", "cpu:", "cpu:x", "cuda:0"):
+    for device in ("gpu", "cpu:", "cpu:x", "cuda:x"):
         assert library.open(made.folder, device)[0] == 1
         assert library.error == (
             f"the device {device} is not known: this library was built for cpu, and a GPU's number follows a colon"
         )
+    for device, header in (("cuda:1", "cuda.h"), ("hip", "hip/hip_runtime_api.h")):
+        assert library.open(made.folder, device)[0] == 1
+        kind = device.partition(":")[0]
+        assert library.error == f"this library was built without {kind}, for cpu: build it where {header} is found"
     assert library.open(made.folder / "none")[0] == BAD_FOLDER
 
 
@@ -303,6 +315,28 @@ def test_a_process_opens_any_number_of_networks(
         status, network = library.open(folder)
         assert status == 0, (number, library.error)
         opened.append(network)
+    for network in opened:
+        library.c.qconv_network_close(network)
+
+
+@builds
+@pytest.mark.slow
+def test_a_folder_that_is_replaced_is_opened_anew(
+    made: qconv.onnx.Shipped, library: shipped.Library, tmp_path: Path
+) -> None:
+    """A service takes another model, and then the first one again, without being started anew."""
+    other = qconv.onnx.export(shipped.moving(), tmp_path / "other", "cpu", vectors=False)
+    live = tmp_path / "live"
+    opened = []
+    for folder, inputs in ((made.folder, 1), (other.folder, 3), (made.folder, 1), (other.folder, 3)):
+        if live.exists():
+            live.rename(tmp_path / f"before-{len(opened)}")
+        shutil.copytree(folder, live)
+        for _ in range(2):
+            status, network = library.open(live)
+            assert status == 0, (len(opened), library.error)
+            assert library.c.qconv_network_input_count(network) == inputs
+            opened.append(network)
     for network in opened:
         library.c.qconv_network_close(network)
 

@@ -15,7 +15,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import shipped_networks as shipped
-from built_library import builds
+from built_library import INCLUDES, builds
 
 import qconv.onnx
 from qconv.device.compile import compiler_ahead
@@ -46,7 +46,6 @@ class Vendor:
         return None
 
 
-INCLUDES = (Path("/usr/local/cuda/include"), Path("/usr/include"))
 VENDORS = {
     "cuda": Vendor("sm_90a", "cuda.h", (), "libcuda.so.1", {"QCONV_STUB_MAJOR": "9"}),
     "hip": Vendor(

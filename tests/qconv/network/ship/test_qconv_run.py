@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -13,9 +15,10 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import shipped_networks as shipped
-from built_library import build, builds
+from built_library import CROSS, EMULATOR, STUB_CUDA, build, builds, emulated, including, stub_driver, without
 
 import qconv.onnx
+from qconv.device.traced import Launched
 from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.network.ship.program import Port
 from qconv.network.ship.vectors import drawn
@@ -167,10 +170,16 @@ def test_bad_words(folder: Path, tmp_path: Path) -> None:
             "there is no program for x 1x3x8x8; there is one for x 1x3x16x16; x 2x3x16x16",
         ),
         ([str(folder), "--input", f"{tmp_path}/none.npy"], 1, f"{tmp_path}/none.npy cannot be opened: give the name"),
+        ([f"{tmp_path}/none"], 1, f"the folder {tmp_path}/none cannot be opened (No such file or directory): give its"),
         ([str(tmp_path)], 1, f"{tmp_path} has no network.txt: give a folder that qconv-tune export or build"),
         ([str(folder), "--device", "tpu"], 1, "the device tpu is not known: this library was built for "),
     ):
         assert run(folder, *words, status=status).startswith(says), words
+
+
+def test_help(folder: Path) -> None:
+    for words in (["--help"], [str(folder), "-h"]):
+        assert run(folder, *words).startswith("usage: qconv_run FOLDER [options]\n")
 
 
 def test_it_is_found_by_cmake(folder: Path, tmp_path: Path) -> None:
@@ -203,3 +212,70 @@ def test_a_package_has_the_network(folder: Path, tmp_path: Path) -> None:
     assert "right  program 1" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (found,) = prefix.rglob("qconv_network.pc")
     assert "-lqconv_network -lstdc++ -pthread -ldl" in found.read_text()
+
+
+@without("dpkg-deb", "cpack")
+def test_packages_of_two_networks_lie_beside_each_other(folder: Path, tmp_path: Path) -> None:
+    """A package has a network and the models of its parts, and needs the one of the library, which all share."""
+    network = Path(shutil.copytree(folder, tmp_path / "network", ignore=shutil.ignore_patterns("build")))
+    (network / "elsewhere").mkdir()
+    (network / "elsewhere/part.onnx").write_bytes(b"part")
+    names = {"Finder_1": "finder-1", "other": "other"}
+    held, needed = {}, {}
+    for name, package in names.items():
+        where = build(network, f"-DQCONV_NETWORK_NAME={name}", "-DCPACK_GENERATOR=DEB", into=tmp_path / name)
+        subprocess.run(["cpack"], cwd=where, check=True, stdout=subprocess.DEVNULL)
+        for each in (package, "qconv-network"):
+            (archive,) = where.glob(f"{each}_1.0_*.deb")
+            root = tmp_path / f"{name}-{each}"
+            subprocess.run(["dpkg-deb", "-x", archive, root], check=True)
+            held[name, each] = {str(path.relative_to(root / "usr")) for path in root.rglob("*") if path.is_file()}
+            asked = subprocess.run(["dpkg-deb", "-f", archive, "Depends"], capture_output=True, text=True, check=True)
+            needed[name, each] = asked.stdout
+    assert held["Finder_1", "qconv-network"] == held["other", "qconv-network"]
+    assert {"bin/qconv_run", "include/qconv_network.hpp"} <= held["other", "qconv-network"]
+    for name, package in names.items():
+        own = (
+            "network.txt",
+            "weights.bin",
+            "vectors.txt",
+            "cpu/plan.txt",
+            "cpu.sm_90a/kernels.so",
+            "elsewhere/part.onnx",
+        )
+        assert {f"share/{name}/{file}" for file in own} <= held[name, package]
+        assert all(file.startswith(f"share/{name}/") for file in held[name, package])
+        assert "qconv-network (>= 1.0)" in needed[name, package]
+
+
+def test_an_installed_program_finds_the_shared_library(folder: Path, tmp_path: Path) -> None:
+    where = build(folder, "-DBUILD_SHARED_LIBS=ON", into=tmp_path / "build")
+    subprocess.run(["cmake", "--install", where, "--prefix", tmp_path / "first"], check=True)
+    moved = (tmp_path / "first").rename(tmp_path / "second")
+    command = [moved / "bin/qconv_run", folder, "--self-test"]
+    assert "right  program 1" in subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def test_a_build_says_which_devices_it_is_for(folder: Path, tmp_path: Path) -> None:
+    command = ["cmake", "-S", folder, "-B", tmp_path, f"-DQCONV_CUDA_INCLUDE={STUB_CUDA}", "-DQCONV_HIP_INCLUDE="]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert f"qconv_network: with CUDA, by the header in {STUB_CUDA}\n" in said
+    wanted = "hip/hip_runtime_api.h: install ROCm's HIP, or give -DQCONV_HIP_INCLUDE=FOLDER"
+    assert f"qconv_network: without HIP, for want of {wanted}\n" in said
+
+
+@without(CROSS, EMULATOR)
+def test_it_is_built_for_a_jetson_and_runs_against_a_stub(tmp_path: Path) -> None:
+    """The program and the stub of the driver are of 64-bit ARM; the stub logs launches, of compute capability 8.7."""
+    made = qconv.onnx.export(shipped.residual(), tmp_path / "network", "orin", vectors=False)
+    tools = f"-DCMAKE_TOOLCHAIN_FILE={made.folder / 'cmake/aarch64-linux-gnu.cmake'}"
+    where = build(made.folder, tools, f"-DQCONV_CUDA_INCLUDE={including('cuda.h')}", "-DQCONV_HIP=OFF")
+    driver, log = stub_driver(tmp_path / "driver", CROSS), tmp_path / "log"
+    known = {"QCONV_STUB_MAJOR": "8", "QCONV_STUB_MINOR": "7", "QCONV_STUB_LOG": str(log)}
+    command = [*emulated(where / "qconv_run", driver), made.folder, "--seconds", "0"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=os.environ | known)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith("sm_87 on ")
+    (plan,) = made.plans
+    wanted = sum(isinstance(step, Launched) for step in (*(one.step for one in plan.setup), *plan.programs[0].steps))
+    assert sum(line.startswith("launch ") for line in log.read_text().splitlines()) == wanted
