@@ -228,9 +228,13 @@ __device__ __forceinline__ Position<T> exchanged(Position<T> position, int dista
     return {exchanged(position.element, distance), exchanged(position.column, distance)};
 }
 
+template <class Fold, class Value>
+__device__ __forceinline__ Value combine_with_partner(Value mine, Value others, bool is_upper) {
+    return Fold::combine(is_upper ? others : mine, is_upper ? mine : others);
+}
+
 // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
-// has several lanes, each of two partners combines half of them; no combination depends on which value is
-// its first. All get the result, in lanes[0].
+// has several lanes, each of two partners combines half of them. All get the result, in lanes[0].
 template <class Fold, class Value>
 __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[maybe_unused]] int member) {
 #pragma unroll
@@ -242,16 +246,18 @@ __device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[may
             if (i < kept) {
                 const Value sent = is_upper ? lanes[i] : lanes[i + kept];
                 const Value mine = is_upper ? lanes[i + kept] : lanes[i];
-                lanes[i] = Fold::combine(mine, exchanged(sent, distance));
+                lanes[i] = combine_with_partner<Fold>(mine, exchanged(sent, distance), is_upper);
             }
-        if (kept == 0) lanes[0] = Fold::combine(lanes[0], exchanged(lanes[0], distance));
+        if (kept == 0)
+            lanes[0] = combine_with_partner<Fold>(lanes[0], exchanged(lanes[0], distance), is_upper);
     }
 #pragma unroll
     for (int level = 1; SHUFFLED >> level > 0 && VECTOR >> level > 0; ++level) {
         const int distance = SHUFFLED >> level;
 #pragma unroll
         for (int i = 0; i < LANES_LEFT; ++i)
-            lanes[i] = Fold::combine(lanes[i], exchanged(lanes[i], distance));
+            lanes[i] = combine_with_partner<Fold>(
+                lanes[i], exchanged(lanes[i], distance), (member & distance) != 0);
     }
 #pragma unroll
     for (int level = 1; LANES_LEFT >> level > 0; ++level)

@@ -107,6 +107,15 @@ MUTANTS = (
         (case("257 columns"),),
     ),
     Mutant(
+        "reductions: partners combine in their own order",
+        "combine_with_partner",
+        "Fold::combine(is_upper ? others : mine, is_upper ? mine : others)",
+        "Fold::combine(mine, others)",
+        "Of two partners the upper one's value is the second.",
+        (f"{KERNEL}::test_equal_elements_zeros_of_both_signs_and_nans[maximum-0]",),
+        equivalent="no fold depends on which of two values is the first, since signs decide between zeros",
+    ),
+    Mutant(
         "reductions: the halves of partners are swapped",
         "combine_neighbours",
         "is_upper ? lanes[i] : lanes[i + kept]",
