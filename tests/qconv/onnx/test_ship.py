@@ -26,6 +26,7 @@ from qconv.device.compile import compiler_ahead
 from qconv.device.cpu import CpuDevice
 from qconv.errors import CacheError, CompileError, DeviceError, Unshippable
 from qconv.generator.source import text_digest
+from qconv.network.graph.value import Value
 from qconv.network.ship import cpp_library
 from qconv.network.ship.parts import OpenedPart
 from qconv.onnx import Session, Shipped, ShippedSession, shipped_session
@@ -208,6 +209,13 @@ def test_all_that_moves_bytes_is_asked_of_the_device(network: str, monkeypatch: 
         assert_equal(session.run(None, fed)[0], networks.by_ort(model, fed)[0], f"run {turn}")
     with pytest.raises(AssertionError, match="CuPy would compile"):
         session.run_on_device(None, fed)[0].transpose().reshape(-1)
+
+
+def test_what_is_not_contiguous_is_made_so_by_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    refuse_cupys_kernels(monkeypatch)
+    array = np.arange(2 * 3 * 8 * 5, dtype=np.int8).reshape(2, 3, 8, 5)
+    made = Value(CPU, there=CPU.upload(array)[:, :, ::2]).channels_last
+    assert np.array_equal(plain(made), np.moveaxis(array[:, :, ::2], 1, -1))
 
 
 RUN = """

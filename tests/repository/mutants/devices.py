@@ -124,7 +124,7 @@ MUTANTS = (
         "array = self._device.contiguous(self.on_device)",
         "array = self.on_device.astype(self.on_device.dtype)",
         "A kernel is compiled where nothing should be.",
-        ("onnx/test_ship.py::test_all_that_moves_bytes_is_asked_of_the_device",),
+        ("onnx/test_ship.py::test_what_is_not_contiguous_is_made_so_by_the_device",),
         needs="onnxruntime",
     ),
     Mutant(
