@@ -6,7 +6,8 @@ from __future__ import annotations
 import textwrap
 
 from qconv import generator
-from qconv.generator import FAMILIES, Plan, cheapest_of
+from qconv.generator import FAMILIES, Plan
+from qconv.generator.selection import cheapest_of
 from qconv.ops.registry import parse
 from qconv.targets.target import target
 
