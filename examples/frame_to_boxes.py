@@ -1,6 +1,6 @@
 """From a camera's frame to boxes in one session: uint8 pixels of any size are resized, scaled and quantized, a small
 network like YOLO runs on integers, its boxes are decoded, and those that overlap a better one are suppressed. Then the
-same in C++, by frame_to_boxes.cpp.
+same in C++, by frame_to_boxes.cpp, and by boxes_server.cpp over HTTP.
 
 python examples/frame_to_boxes.py [cpu|cuda:0]
 """
@@ -8,6 +8,8 @@ python examples/frame_to_boxes.py [cpu|cuda:0]
 import subprocess
 import sys
 import tempfile
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -112,14 +114,27 @@ with tempfile.TemporaryDirectory() as there:
     qconv.onnx.export(model, network, target, extents={"height": [height], "width": [width]}, vectors=False)
     subprocess.run(["cmake", "-S", network, "-B", build], check=True, stdout=subprocess.DEVNULL)
     subprocess.run(["cmake", "--build", build], check=True, stdout=subprocess.DEVNULL)
-    program, source = Path(there, "frame_to_boxes"), Path(__file__).with_suffix(".cpp")
-    sources = [str(source), str(build / "libqconv_network.a"), "-ldl", "-pthread"]
-    subprocess.run(["g++", "-std=c++17", f"-I{network}/include", *sources, "-o", str(program)], check=True)
-    Path(there, "frame.ppm").write_bytes(b"P6 %d %d 255\n" % (width, height) + frame.tobytes())
-    printed = subprocess.run([program, network, Path(there, "frame.ppm")], check=True, capture_output=True, text=True)
+    library = [str(build / "libqconv_network.a"), "-ldl", "-pthread"]
+    for name in ("frame_to_boxes", "boxes_server"):
+        source, program = Path(__file__).with_name(f"{name}.cpp"), Path(there, name)
+        subprocess.run(["g++", "-std=c++17", f"-I{network}/include", source, *library, "-o", program], check=True)
+    image = b"P6 %d %d 255\n" % (width, height) + frame.tobytes()
+    Path(there, "frame.ppm").write_bytes(image)
+    command = [Path(there, "frame_to_boxes"), network, Path(there, "frame.ppm")]
+    printed = subprocess.run(command, check=True, capture_output=True, text=True)
+    with subprocess.Popen([Path(there, "boxes_server"), network, "0"], stdout=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None
+        address = server.stdout.readline().strip()
+        served = urllib.request.urlopen(address, image).read().decode()
+        try:
+            urllib.request.urlopen(address, image[:100])
+        except urllib.error.HTTPError as refused:
+            print("half an image, posted to the server:", refused.read().decode().strip())
+        server.terminate()
 found = printed.stdout.splitlines()
 print(f"in C++: {len(found)} boxes", *found[:3], sep="\n  ")
 for line, (image, number, cell) in zip(found, kept, strict=True):
     corners = " ".join(f"{corner:.1f}" for corner in boxes[image, cell])
     same.append(line == f"class {number}, score {scores[image, number, cell]:.2f}, corners {corners}")
+same.append(served == printed.stdout)
 print("bit-exact:", all(same))
