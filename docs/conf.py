@@ -2,7 +2,7 @@
 every link of a document is one of the site as well; links to other files become downloads.
 
 Generated while it is built, and not committed: the reference of the commands, from their --help, the table of targets,
-the gallery of kernels, and the times of "What a layer costs".
+the gallery of kernels, and the times of "The cost of a layer".
 """
 
 from __future__ import annotations

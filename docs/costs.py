@@ -1,4 +1,4 @@
-"""The shipped winners as the page "What a layer costs" looks them up: the extents of each convolution of int8, its
+"""The shipped winners as the page "The cost of a layer" looks them up: the extents of each convolution of int8, its
 time, and the time that no kernel can beat. docs/conf.py writes them when the site is built."""
 
 from __future__ import annotations

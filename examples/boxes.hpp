@@ -66,7 +66,7 @@ public:
     }
 
 private:
-    // What a run reads and writes, on the device: boxes (1, cells, 4), scores (1, classes, cells), what is kept.
+    // The device's arrays of a run. It makes boxes (1, cells, 4), scores (1, classes, cells) and the rows that are kept.
     struct Arrays {
         qconv_network_api::Memory frame, workspace;
         std::vector<qconv_network_api::Memory> made;

@@ -1,5 +1,5 @@
 "use strict";
-// The form of "What a layer costs": a winner of exactly this layer, or those of its kind that are next to it.
+// The form of "The cost of a layer": a winner of exactly this layer, or those of its kind that are next to it.
 const form = document.getElementById("layer"), NAMES = ["n", "h", "w", "c", "k", "r", "s", "stride", "pad", "groups"];
 const DEFAULTS = { stride: 1, pad: 0, groups: 1 };  // of the command
 

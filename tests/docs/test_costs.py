@@ -1,13 +1,13 @@
-"""The page "What a layer costs": the data of the page, and the form in a browser."""
+"""The page "The cost of a layer": the data of the page, and the form in a browser."""
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+import costs
 import pytest
 from browser import title_set_by
 
@@ -18,11 +18,6 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 @pytest.fixture(scope="module")
 def script() -> str:
-    sys.path.insert(0, str(DOCS))
-    try:
-        import costs
-    finally:
-        sys.path.remove(str(DOCS))
     return str(costs.script())
 
 

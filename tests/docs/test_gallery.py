@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
-from typing import Any
 
+import gallery
 import pytest
 
 from qconv import generator
@@ -14,23 +13,13 @@ from qconv.generator import FAMILIES
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.fixture(scope="module")
-def gallery() -> Any:
-    sys.path.insert(0, str(DOCS))
-    try:
-        import gallery
-    finally:
-        sys.path.remove(str(DOCS))
-    return gallery
-
-
-def test_every_family_with_a_source_is_shown(gallery: Any) -> None:
+def test_every_family_with_a_source_is_shown() -> None:
     assert set(FAMILIES) == set(gallery.SHOWN) | set(gallery.WITHOUT_SOURCE)
     assert not set(gallery.SHOWN) & set(gallery.WITHOUT_SOURCE)
 
 
 @pytest.mark.parametrize("name", ["simt", "halo", "tcgen05", "stem_pool", "reduce", "matmul_mma"])
-def test_an_entry_has_the_drawing_the_arithmetic_and_the_source(gallery: Any, name: str) -> None:
+def test_an_entry_has_the_drawing_the_arithmetic_and_the_source(name: str) -> None:
     plan = gallery.plan_of(name)
     assert plan.config.family == name
     source = generator.render(plan).text

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
 from qconv.expression import Map
-from qconv.expression.index import Axis, Index
+from qconv.expression.index import Axis, Index, joining
 from qconv.expression.node import Node, replaced, with_indices
 
 
@@ -17,16 +18,9 @@ def joined(problem: Map, vector: int) -> tuple[tuple[Axis, ...], Node]:
     while len(axes) > 1 and axes[-1].extent % vector:
         outer, inner = axes[-2:]
         both = Axis(f"{outer.name}_{inner.name}", outer.extent * inner.extent)
-        axes, root = (*axes[:-2], both), _with_one(root, outer, inner, both)
+        axes, root = (*axes[:-2], both), _substituted(root, joining(outer, inner, both))
     return (axes, root) if axes and axes[-1].extent % vector == 0 else (problem.axes, problem.root)
 
 
-def _with_one(root: Node, outer: Axis, inner: Axis, both: Axis) -> Node:
-    """Return an expression with one axis in the place of two neighbours."""
-    at = Index.of(both)
-    instead = {outer: at // inner.extent, inner: at % inner.extent}
-
-    def moved(index: Index) -> Index:
-        return index.substituted(lambda axis: instead.get(axis, Index.of(axis)))
-
-    return replaced(root, lambda node: with_indices(node, moved))
+def _substituted(root: Node, instead: Callable[[Axis], Index]) -> Node:
+    return replaced(root, lambda node: with_indices(node, lambda index: index.substituted(instead)))

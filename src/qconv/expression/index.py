@@ -294,6 +294,18 @@ def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
     return Index(tuple(ordered), constant)
 
 
+def joining(outer: Axis, inner: Axis, joined: Axis) -> Callable[[Axis], Index]:
+    """Return what `substituted` puts in the place of each axis where two neighbours become one."""
+    whole = Index.of(joined)
+
+    def replaced(axis: Axis) -> Index:
+        if axis == outer:
+            return whole // inner.extent
+        return whole % inner.extent if axis == inner else Index.of(axis)
+
+    return replaced
+
+
 def flat(indices: Iterable[Index], shape: Iterable[int]) -> Index:
     """Return the offset of an element in a contiguous array."""
     total = Index()

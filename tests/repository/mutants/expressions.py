@@ -327,10 +327,18 @@ MUTANTS = (
     ),
     Mutant(
         "map: the last axis of two that are one",
-        "expression/joined.py",
-        "inner: at % inner.extent",
-        "inner: at % outer.extent",
+        "joining",
+        "return whole % inner.extent if",
+        "return whole % outer.extent if",
         "An axis ends with its own extent.",
+        (exact("a vector of parts of groups"),),
+    ),
+    Mutant(
+        "map: no more than two axes are one",
+        "expression/joined.py",
+        "while len(axes) > 1 and axes[-1].extent % vector:",
+        "if len(axes) > 1 and axes[-1].extent % vector:",
+        "A vector that takes three axes is refused.",
         (exact("a vector of parts of groups"),),
     ),
     Mutant(

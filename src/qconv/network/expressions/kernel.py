@@ -9,7 +9,7 @@ from typing import Any
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression.function import ROUNDED
-from qconv.expression.index import Axis, Index, Quotient, Remainder, flat
+from qconv.expression.index import Axis, Index, Quotient, Remainder, flat, joining
 from qconv.expression.map import Map
 from qconv.expression.matmul import MatMul
 from qconv.expression.node import Call, Fold, Load, Lookup, Node, Position, in_order, indices_of, text_of
@@ -312,24 +312,13 @@ def _merged(
                 group[at : at + 2] = [joined]
                 if places[0] >= 0:
                     order[places[0] : places[0] + 2] = [joined]
-                root = substituted(root, _joining(outer, inner, joined))
+                root = substituted(root, joining(outer, inner, joined))
             at -= 1
     return groups, root, order
 
 
 def _indices(root: Node) -> list[Index]:
     return [index for node in in_order(root) for index in indices_of(node)]
-
-
-def _joining(outer: Axis, inner: Axis, joined: Axis) -> Callable[[Axis], Index]:
-    whole = Index.of(joined)
-
-    def replaced(axis: Axis) -> Index:
-        if axis == outer:
-            return whole // inner.extent
-        return whole % inner.extent if axis == inner else Index.of(axis)
-
-    return replaced
 
 
 def _is_as_one(index: Index, outer: Axis, inner: Axis) -> bool:
