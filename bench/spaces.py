@@ -45,6 +45,7 @@ SAVED_EVERY_S = 20.0
 # Twice the last-level cache of an H100 or H200: a launch finds no data of the previous one there.
 ROTATED_BYTES, REPEATS = 110_000_000, 5
 INT8 = "x_type=int8:w_type=int8:out_type=int8"
+FLOAT16 = "x_type=float16:w_type=float16:out_type=float16"
 CHANNELS = "per_channel:bias=int32"
 PAIR = (
     f"conv2d:n=32:h=56:w=56:c=256:k=128:r=1:s=1:{INT8}:{CHANNELS}:activation=relu"
@@ -54,7 +55,7 @@ DW_PW = (
     f"conv2d:n=32:h=14:w=14:c=384:k=384:r=3:s=3:pad=1,1,1,1:groups=384:{INT8}:{CHANNELS}:activation=relu6"
     f"+conv2d:n=32:h=14:w=14:c=384:k=96:r=1:s=1:{INT8}:{CHANNELS}"
 )
-# Layers of the networks in workloads/, those that compile fastest first: a config of a stem takes two seconds.
+# Layers of networks, those that compile fastest first: a config of a stem takes two seconds.
 PROBLEMS = {
     "depthwise": f"conv2d:n=32:h=56:w=56:c=144:k=144:r=3:s=3:pad=1,1,1,1:groups=144:{INT8}",
     "grouped": f"conv2d:n=32:h=56:w=56:c=128:k=128:r=3:s=3:pad=1,1,1,1:groups=32:{INT8}",
@@ -66,6 +67,12 @@ PROBLEMS = {
     "pair_dw_pw": DW_PW,
     "dense_deep": f"conv2d:n=32:h=7:w=7:c=512:k=512:r=3:s=3:pad=1,1,1,1:{INT8}",
     "stem": f"conv2d:n=32:h=224:w=224:c=3:k=64:r=7:s=7:stride=2,2:pad=3,3,3,3:{INT8}",
+    # No cost model has a constant that was fitted on these.
+    "depthwise_7x7": f"conv2d:n=32:h=28:w=28:c=192:k=192:r=7:s=7:pad=3,3,3,3:groups=192:{INT8}:{CHANNELS}",
+    "depthwise_float16": f"conv2d:n=32:h=28:w=28:c=240:k=240:r=5:s=5:pad=2,2,2,2:groups=240:{FLOAT16}",
+    "pointwise_narrow": f"conv2d:n=32:h=56:w=56:c=64:k=256:r=1:s=1:{INT8}:{CHANNELS}",
+    "dense_float16": f"conv2d:n=32:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:{FLOAT16}",
+    "transposed": f"conv_transpose2d:n=8:h=32:w=32:c=128:k=64:r=4:s=4:stride=2,2:pad=1,1,1,1:{INT8}",
 }
 
 
