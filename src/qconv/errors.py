@@ -13,6 +13,10 @@ class Infeasible(Exception):
         self.excess = excess
 
 
+class TooManyImages(ValueError):
+    """A tensor has more elements than kernels count. With fewer images at a time it would not."""
+
+
 class CompileError(Exception):
     """A compiler rejected a generated source, or no compiler is installed. The message shows the line or the remedy."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import lru_cache
 from typing import Any
 
 from qconv.dtypes import ELEMENT_TYPES
@@ -13,7 +14,13 @@ BITS = {"bfloat16": "int16", "float8_e4m3fn": "uint8", "float8_e5m2": "uint8"}
 
 def type_of(array: Any) -> str:
     """Return the name of the element type, such as PyTorch's torch.bfloat16 as bfloat16."""
-    return str(getattr(array, "dtype", type(array).__name__)).removeprefix("torch.")
+    return _named(getattr(array, "dtype", type(array).__name__))
+
+
+@lru_cache(maxsize=64)
+def _named(dtype: Any) -> str:
+    """Return a type's name. NumPy takes 5 us to make it, and a run asks several times."""
+    return str(dtype).removeprefix("torch.")
 
 
 def as_bits(array: Any) -> Any:

@@ -21,7 +21,7 @@ from qconv.errors import SlowNetwork
 from qconv.host_array import check_unmasked
 from qconv.instances.load.expected import Expectations
 from qconv.instances.load.serving import found
-from qconv.narrow_floats import numpy_of
+from qconv.narrow_floats import numpy_of, type_of
 from qconv.network import (
     Arranger,
     Contender,
@@ -31,9 +31,8 @@ from qconv.network import (
     Profile,
     Value,
 )
-from qconv.network.graph.value import Shape
+from qconv.network.graph.value import Form, Shape
 from qconv.network.run.buffers import Buffer, buffers_of
-from qconv.network.run.recorded import Form, forms_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
 from qconv.onnx.asked_shapes import own_proto, with_batch
@@ -363,7 +362,7 @@ class Session:
             shown = ", ".join("?" if size is None else str(size) for size in tensor.shape or ())
             raise ValueError(f"the input {name!r} has shape {tuple(held.shape)}; the model takes ({shown})")
         value = Value(self._device, host=held) if address is None else Value(self._device, there=held)
-        (self._seen[name],) = forms_of({name: value})
+        self._seen[name] = value.form
         # The first layer's kernel may read vectors.
         return value.copied() if (address or 0) % WIDEST else value
 
@@ -384,7 +383,7 @@ def fed(device: Device, name: str, array: Any, dtype: str) -> tuple[Any, int | N
     check_unmasked(f"the input {name!r}", array)
     elsewhere = not isinstance(array, np.ndarray) and hasattr(array, "__dlpack__")
     held, address = device.adopt(name, array) if elsewhere else (np.asarray(array), None)
-    if str(held.dtype) != dtype and dtype != "object":
+    if type_of(held) != dtype and dtype != "object":
         raise ValueError(f"the input {name!r} is {held.dtype}; the model takes {dtype}")
     return held, address
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from qconv.arithmetic.mode import Mode
 from qconv.arithmetic.quantization import Parameters, Quantization
+from qconv.errors import TooManyImages
 from qconv.op import (
     LARGEST,
     WIDEST,
@@ -144,7 +145,8 @@ class Conv2d(Problem):
             ("the weights have", self.k * self.reduction, "split k"),
         ):
             if count > LARGEST:
-                raise ValueError(f"{has} {count} elements; at most {LARGEST} are supported: {remedy}")
+                kind = TooManyImages if remedy.startswith("split n") else ValueError
+                raise kind(f"{has} {count} elements; at most {LARGEST} are supported: {remedy}")
         q = self.quantization
         if not q.types.sum.is_integer:
             return
@@ -169,7 +171,7 @@ class Conv2d(Problem):
         height, width = self.h + self.pad[0] + self.pad[2], self.w + self.pad[1] + self.pad[3]
         padded = self.n * height * width * self.c
         if padded > LARGEST >= self.n * self.h * self.w * self.c:
-            raise ValueError(
+            raise TooManyImages(
                 f"the input with pad={','.join(map(str, self.pad))} has {padded} elements; at most {LARGEST} are "
                 "supported: use smaller pads, or split n"
             )

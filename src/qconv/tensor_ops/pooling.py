@@ -18,6 +18,7 @@ import numpy as np
 from qconv.arithmetic.parameter import check_ratio
 from qconv.arithmetic.step import Argument, Step, Values
 from qconv.dtypes import RANGES
+from qconv.errors import TooManyImages
 from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment, checked_size, several
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import Parameters, TensorOp
@@ -77,7 +78,7 @@ class Pool(TensorOp):
                 raise ValueError(f"the window spans {span} along {name}, but the padded input has only {extent}")
         for name, count in (("x", self.n * self._padded[0] * self._padded[1] * self.c), ("y", self.outputs_count)):
             if count > LARGEST:
-                raise ValueError(f"{name} has {count} elements with its padding; at most {LARGEST}: split n")
+                raise TooManyImages(f"{name} has {count} elements with its padding; at most {LARGEST}: split n")
         self._check()
         self._name_by_fields()
 
@@ -236,7 +237,7 @@ class GlobalAveragePool(TensorOp):
         checked_size("pixels", self.pixels, 1, MOST_PIXELS)
         count = self.n * self.pixels * self.c
         if count > LARGEST:
-            raise ValueError(f"x has {count} elements; at most {LARGEST} are supported: split n")
+            raise TooManyImages(f"x has {count} elements; at most {LARGEST} are supported: split n")
         self._name_by_fields()
 
     @property

@@ -3,6 +3,7 @@
 from mutants.mutant import Mutant
 
 RECORDED = "test_recorded.py"
+BATCHES = "test_batches.py"
 SHAPES = "test_session_shapes.py"
 MEMORY = "run/test_memory.py"
 TRACED = "device/test_memory.py"
@@ -127,19 +128,43 @@ MUTANTS = (
     ),
     Mutant(
         "runs: the order of axes is no part of a form",
-        "forms_of",
-        "(value.shape, value.dtype, value.is_channels_last)",
-        "(value.shape, value.dtype, True)",
+        "Value.form",
+        "self.shape, self.dtype, self.is_channels_last",
+        "self.shape, self.dtype, True",
         "An array in the other order is copied as it lies.",
         (RECORDED,),
     ),
     Mutant(
         "runs: what a recording gives is not copied",
         "Runner._kept",
-        "value.copied() if name in self._made_here else value",
+        "value.copied_in_order() if name in self._made_here else value",
         "value",
         "The next run writes over what the caller holds.",
         (RECORDED,),
+    ),
+    Mutant(
+        "runs: an output whose channels move is copied first",
+        "Value.copied_in_order",
+        "Value(self._device, there=self.on_device) if is_moved else self.copied()",
+        "self.copied()",
+        "A launch and the memory of a copy, for each such output of each run.",
+        (RECORDED,),
+    ),
+    Mutant(
+        "batches: every batch is of the first images",
+        "InBatches._batch",
+        "self._images(self.device.contiguous(value.array), number)",
+        "self._images(self.device.contiguous(value.array), 0)",
+        "The images behind them would get the first ones' outputs.",
+        (BATCHES,),
+    ),
+    Mutant(
+        "batches: fewer images than kernels count",
+        "_in_batches",
+        "range(2, images + 1)",
+        "range(images, images + 1)",
+        "One image at a time leaves most of a GPU idle.",
+        (BATCHES,),
     ),
     Mutant(
         "runs: constants are tensors between segments",

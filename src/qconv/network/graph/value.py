@@ -10,8 +10,11 @@ from typing import Any, Self
 import numpy as np
 
 from qconv.device import Device
+from qconv.narrow_floats import type_of
 
 Shape = tuple[int, ...]
+# The shape and type of a tensor, and whether its channels are last.
+Form = tuple[Shape, str, bool]
 
 
 class Value:
@@ -86,7 +89,11 @@ class Value:
 
     @property
     def dtype(self) -> str:
-        return str(self._known.dtype)
+        return type_of(self._known)
+
+    @cached_property
+    def form(self) -> Form:
+        return self.shape, self.dtype, self.is_channels_last
 
     def with_array(self, array: Any) -> Value:
         """Return another tensor with the same order of axes."""
@@ -100,6 +107,11 @@ class Value:
         made = self.with_array(self._device.empty(shape, self.dtype))
         self.copy_into(made.array)
         return made
+
+    def copied_in_order(self) -> Value:
+        """Return a copy in the model's order of axes, in an array of its own on the device."""
+        is_moved = self.is_channels_last and self._host is None and len(self.shape) > 2 and has_two_orders(self.shape)
+        return Value(self._device, there=self.on_device) if is_moved else self.copied()
 
     def copy_into(self, array: Any) -> None:
         """Copy into a device array with the same shape, type and order of axes."""
@@ -118,7 +130,9 @@ class Value:
 
     @property
     def _known(self) -> Any:
-        return next(held for held in (self._host, self._there, self._channels_last) if held is not None)
+        if self._channels_last is not None:
+            return self._channels_last
+        return self._host if self._there is None else self._there
 
     @cached_property
     def is_channels_last(self) -> bool:

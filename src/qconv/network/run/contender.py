@@ -15,10 +15,10 @@ from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import answered_by
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import Prepared, Served
-from qconv.network.graph.value import Shape, Value, last_of
+from qconv.network.graph.value import Form, Shape, Value, last_of
 from qconv.network.run.arrange import Arrangement, Arranging
 from qconv.network.run.partition import Segment
-from qconv.network.run.recorded import Anew, Form
+from qconv.network.run.recorded import Anew
 from qconv.network.run.region import Region
 from qconv.network.run.runner import Elsewhere, Runner, Shapes
 from qconv.op import Problem

@@ -10,7 +10,7 @@ from qconv.device import Device
 from qconv.device.memory import Allocation, Placement
 from qconv.network.graph.graph import Layer, Tensor
 from qconv.network.graph.served import Prepared
-from qconv.network.graph.value import Value
+from qconv.network.graph.value import Form, Value
 from qconv.network.run.arrange import Arrangement, Key
 from qconv.network.run.memory import Memory, place
 
@@ -49,12 +49,11 @@ class LastRun:
 
 
 Values = Mapping[str, Value]
-# The shape and type of a tensor, and whether its channels are last: the signature of a recording.
-Form = tuple[tuple[int, ...], str, bool]
 
 
 def forms_of(values: Values) -> tuple[Form, ...]:
-    return tuple((value.shape, value.dtype, value.is_channels_last) for value in values.values())
+    """Return the signature of a recording."""
+    return tuple(value.form for value in values.values())
 
 
 def places_of(values: Values) -> dict[str, int]:

@@ -23,12 +23,13 @@ from qconv.instances.load.neighbours import Neighbours
 from qconv.instances.load.serving import in_sequence
 from qconv.network.graph.graph import Layer, Network
 from qconv.network.graph.served import OfSeveralOutputs, Prepared, Reason, Served
-from qconv.network.graph.value import Value
+from qconv.network.graph.value import Form, Value
 from qconv.network.run.arrange import Arrangement, Arranger, Arranging, Key
+from qconv.network.run.batches import prepared_for
 from qconv.network.run.buffers import NONE, Buffer, settled
 from qconv.network.run.memory import Memory
 from qconv.network.run.partition import Segment, partition
-from qconv.network.run.recorded import Form, LastRun, Recorded, Refused, forms_of, places_of
+from qconv.network.run.recorded import LastRun, Recorded, Refused, forms_of, places_of
 from qconv.network.run.region import Region
 from qconv.network.run.report import ELSEWHERE, HERE, Explanation, LayerTime, Placed, Profile, explained
 from qconv.op import Problem
@@ -118,7 +119,7 @@ class Runner:
     def _kept(self, name: str, value: Value, buffer: Buffer | None) -> Value:
         """Return an output where the next run of a recording does not overwrite it."""
         if buffer is None:
-            return value.copied() if name in self._made_here else value
+            return value.copied_in_order() if name in self._made_here else value
         buffer.write(value)
         return buffer.there
 
@@ -412,7 +413,7 @@ class Runner:
         def prepare() -> Prepared | Refused:
             try:
                 with in_sequence():
-                    return served.prepare(shapes, self._device)
+                    return prepared_for(served, shapes, self._device)
             except ValueError as error:
                 shown = ", ".join(map(str, shapes))
                 log.info("%s runs elsewhere for inputs of shape %s: %s", served.layer.name, shown, error)

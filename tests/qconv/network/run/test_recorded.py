@@ -119,9 +119,22 @@ def test_either_order_of_axes_has_a_recording_of_its_own() -> None:
 def test_what_it_gave_before_stays() -> None:
     runner = runner_on(CpuDevice(CPU.target))
     inputs = [images() for _ in range(4)]
-    made = [runner.run({"x": Value(CPU, host=x)}, ["y"])["y"].array for x in inputs]
+    made = [runner.run({"x": Value(CPU, host=x)}, ["y"])["y"] for x in inputs]
     for x, y in zip(inputs, made, strict=True):
-        np.testing.assert_array_equal(y, wanted(x, W).transpose(0, 2, 3, 1))
+        np.testing.assert_array_equal(y.on_host, wanted(x, W))
+
+
+def test_an_output_whose_channels_move_is_copied_once() -> None:
+    device = Counting(CPU.target)
+    runner = runner_on(device)
+    for x in [images() for _ in range(3)]:
+        device.copied = 0
+        made = runner.run({"x": given(device, x, "there")}, ["y"])["y"]
+        in_the_run = device.copied
+        np.testing.assert_array_equal(made.on_device, wanted(x, W))
+        assert not made.is_channels_last
+        assert device.copied == in_the_run
+    assert in_the_run == 3  # the input, and the two outputs, which this device's recording has in arrays of its own
 
 
 def test_what_it_is_given_stays() -> None:
