@@ -72,7 +72,7 @@ PROBLEMS = {
     "depthwise_float16": f"conv2d:n=32:h=28:w=28:c=240:k=240:r=5:s=5:pad=2,2,2,2:groups=240:{FLOAT16}",
     "pointwise_narrow": f"conv2d:n=32:h=56:w=56:c=64:k=256:r=1:s=1:{INT8}:{CHANNELS}",
     "dense_float16": f"conv2d:n=32:h=28:w=28:c=128:k=128:r=3:s=3:pad=1,1,1,1:{FLOAT16}",
-    "transposed": f"conv_transpose2d:n=8:h=32:w=32:c=128:k=64:r=4:s=4:stride=2,2:pad=1,1,1,1:{INT8}",
+    "transposed": f"conv2d:n=8:h=32:w=32:c=128:k=256:r=2:s=2:pad=1,1,1,1:pixel_shuffle=2,2:crop=1,1,1,1:{INT8}",
 }
 
 
