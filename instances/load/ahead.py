@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 from qconv import generator
 from qconv.device import Device, program
@@ -14,6 +15,7 @@ from qconv.generator import Source
 from qconv.generator.plan import Plan
 from qconv.instances.choose import Choice
 from qconv.instances.load import serving
+from qconv.instances.load.instance import Instance
 from qconv.op import Problem
 
 # Compilers at a time. Each takes some hundred megabytes.
@@ -25,7 +27,7 @@ class Noted(Exception):
 
 
 def looked_up(prepare: Iterable[Callable[[], object]]) -> list[Problem]:
-    """Return the problem that each of these functions looks up first. None is answered."""
+    """Return the problems that each of these functions looks up first, at once. None is answered."""
     found: list[Problem] = []
 
     def note(problem: Problem) -> None:
@@ -38,6 +40,17 @@ def looked_up(prepare: Iterable[Callable[[], object]]) -> list[Problem]:
                 function()
             except (Noted, ValueError):
                 continue
+    return found
+
+
+def lookup_all(problems: Sequence[Problem], device: str) -> list[Instance]:
+    """Look up the problems of one layer. Where a lookup is only recorded, all of them are."""
+    found: list[Instance] = []
+    for problem in problems:
+        with suppress(Noted):
+            found.append(serving.lookup(problem, device))
+    if len(found) < len(problems):
+        raise Noted
     return found
 
 

@@ -250,3 +250,14 @@ FUNCTIONS = _each(
 def closure(names: Iterable[str]) -> frozenset[str]:
     """Return what these functions want of the prelude, and their own names, which are features as well."""
     return frozenset(names).union(*(FUNCTIONS[name].wants for name in names))
+
+
+# Instructions of a function, by the features of the prelude that it wants, about. All others count as one.
+COSTS = {"exponential": 16, "elementary": 16, "divide": 8}
+# A quantization multiplies, corrects the product, rounds it, adds the zero point and clamps.
+CALL_COSTS = {"quantize": 10}
+
+
+def instructions(name: str) -> int:
+    """Return the instructions of a function, about."""
+    return CALL_COSTS.get(name) or max((COSTS.get(each, 1) for each in FUNCTIONS[name].wants), default=1)

@@ -206,7 +206,13 @@ def call(function: str, *arguments: Node) -> Node:
 
 
 def most_of(place: Node) -> int | None:
-    """Return the largest value of an integer that is clamped from 0 on: minimum(maximum(x, 0), N) or bit_and(x, N)."""
+    """Return the largest value of an integer that is known to lie between 0 and a bound: minimum(maximum(x, 0), N),
+    bit_and(x, N), the value of an index, and sums of such."""
+    if isinstance(place, Position):
+        return place.at.high if place.at.low >= 0 else None
+    if isinstance(place, Call) and place.function == "add" and place.dtype == INT:
+        bounds = [most_of(each) for each in place.arguments]
+        return None if None in bounds else sum(bound or 0 for bound in bounds)
     if not isinstance(place, Call) or place.dtype != INT or not isinstance(place.arguments[-1], Number):
         return None
     most = int(place.arguments[-1].value)
@@ -395,7 +401,8 @@ class _Parser:
             raise self._wrong(operand, f"the operands are {', '.join(self._operands)}")
         made = Lookup(operand.id, self._node(place), COMPUTED[self._operands[operand.id]])
         if made.most is None:
-            raise self._wrong(place, "a place is clamped, as in minimum(maximum(t0,0),255) or bit_and(t0,255)")
+            clamped = "minimum(maximum(t0,0),255) or bit_and(t0,255)"
+            raise self._wrong(place, f"a place is clamped, as in {clamped}, or a sum of such and of positions")
         return made
 
     def _load(self, tree: ast.Subscript) -> Load:

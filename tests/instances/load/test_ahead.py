@@ -15,7 +15,7 @@ from qconv.errors import CompileError
 from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load import ahead, serving
-from qconv.instances.load.ahead import compile_ahead, looked_up
+from qconv.instances.load.ahead import compile_ahead, looked_up, lookup_all
 from qconv.instances.load.choice_cache import ChoiceCache
 from qconv.instances.load.serving import in_sequence, is_in_sequence, lookup
 from qconv.op import Problem
@@ -141,3 +141,14 @@ def test_a_failing_compiler_is_left_to_the_lookup(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(ahead, "build", failing)
     compile_ahead(PROBLEMS, CPU)
     assert lookup(PROBLEMS[0], "cpu").problem == PROBLEMS[0]
+
+
+def test_all_kernels_of_a_layer_are_recorded() -> None:
+    first, second, third = PROBLEMS
+
+    def layer() -> None:
+        lookup_all([first, second], "cpu")
+        pytest.fail("a recorded lookup was answered")
+
+    assert looked_up([layer, lambda: lookup(third, "cpu")]) == PROBLEMS
+    assert [one.problem for one in lookup_all([third, first], "cpu")] == [third, first]

@@ -3,11 +3,12 @@
 from mutants.mutant import Mutant
 
 TABLES, CHAIN = "expressions/test_byte_tables.py", "layers/test_byte_chain.py"
+BY_TABLE = "expression/test_by_table.py"
 
 MUTANTS = (
     Mutant(
         "byte tables: a quantization costs as much as the division in it",
-        "byte_tables.py",
+        "expression/function.py",
         '{"quantize": 10}',
         '{"quantize": 8}',
         "A lookup would cost less.",
@@ -148,5 +149,53 @@ MUTANTS = (
         "all(",
         "An output would be computed again, and its convolution would have two readers.",
         (CHAIN + "::test_the_middle_of_a_chain_that_others_read_is_an_end_of_one",),
+    ),
+    Mutant(
+        "by table: one row of entries for all channels",
+        "by_table.py",
+        "axes]) * ENTRIES",
+        "axes])",
+        "Channels would look up each other's entries.",
+        (BY_TABLE,),
+    ),
+    Mutant(
+        "by table: the bytes of a table from 0 to 255",
+        "by_table.py",
+        'if problem.named[byte.operand].dtype == "int8":',
+        "if False:",
+        "Negative bytes would have the entries of large ones.",
+        (BY_TABLE,),
+    ),
+    Mutant(
+        "by table: a byte that a guard replaces",
+        "by_table.py",
+        "and not operand.is_constant and not load.guards",
+        "and not operand.is_constant",
+        "What stands outside of the tensor has no entry.",
+        (BY_TABLE,),
+    ),
+    Mutant(
+        "by table: a table in the order of the map's operands",
+        "by_table.py",
+        "tuple(map(named.index, names))",
+        "tuple(range(len(names)))",
+        "The table would be made from the pixels.",
+        (BY_TABLE,),
+    ),
+    Mutant(
+        "by table: however few elements read an entry",
+        "by_table.py",
+        "entries * LEAST_SHARED > problem.elements or ",
+        "",
+        "A table larger than a cache takes longer than what it saves.",
+        (BY_TABLE,),
+    ),
+    Mutant(
+        "compile ahead: the first kernel of a layer alone",
+        "lookup_all",
+        "    for problem in problems:",
+        "    for problem in problems[:1]:",
+        "The others would be compiled one after the other.",
+        ("load/test_ahead.py",),
     ),
 )

@@ -105,8 +105,8 @@ MUTANTS = (
     Mutant(
         "runs: an expression holds itself",
         "_Expressed._made",
-        "Value.ordered(device, y, kernel.is_last)",
-        "Value.ordered(self._device, y, kernel.is_last)",
+        "Value.ordered(device, launch(inputs).reshape(shape), kernel.is_last)",
+        "Value.ordered(self._device, launch(inputs).reshape(shape), kernel.is_last)",
         "Its constants stay on the GPU until garbage is collected.",
         (SHAPES,),
     ),

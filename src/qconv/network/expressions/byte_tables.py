@@ -15,7 +15,7 @@ import numpy as np
 
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import RANGES
-from qconv.expression.function import FLOAT, FUNCTIONS, INT
+from qconv.expression.function import FLOAT, INT, instructions
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Evaluation, Load, Lookup, Node, Number, call, in_order
 from qconv.expression.problem import stored
@@ -35,10 +35,6 @@ from qconv.tensor_ops.problem import BYTES
 
 # Instructions that a lookup costs. A warp reads 256 entries of one byte in 2 cycles, and of four bytes in 8.
 BYTE, WIDE = 6, 24
-# Instructions of a function, by the features of the prelude that it wants, about. All others count as one.
-COSTS = {"exponential": 16, "elementary": 16, "divide": 8}
-# A quantization multiplies, corrects the product, rounds it, adds the zero point and clamps.
-CALL_COSTS = {"quantize": 10}
 NEVER = 2**31
 _LAST = Number(ENTRIES - 1, INT)
 
@@ -189,8 +185,7 @@ class _Functions:
             return self._lookup_cost(node)
         if not isinstance(node, Call) or (node.function == "bit_and" and _LAST in node.arguments):
             return 0
-        features = FUNCTIONS[node.function].wants
-        return CALL_COSTS.get(node.function) or max((COSTS.get(each, 1) for each in features), default=1)
+        return instructions(node.function)
 
     def _lookup_cost(self, node: Node) -> int:
         """Return what an entry costs that takes the place of a node."""

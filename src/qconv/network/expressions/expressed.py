@@ -10,13 +10,22 @@ from typing import Any
 import numpy as np
 
 from qconv.device import Device
+from qconv.expression.by_table import ByTable, by_table
+from qconv.expression.map import Map, compute
 from qconv.expression.node import in_order
-from qconv.instances.load.serving import in_sequence, lookup
+from qconv.expression.problem import Expression
+from qconv.instances.load.ahead import lookup_all
+from qconv.instances.load.instance import Instance
+from qconv.instances.load.serving import in_sequence
 from qconv.network.expressions.kernel import Held, Kernel, kernel_of
 from qconv.network.expressions.lazy import Array, Lazy, Place, Shape, root_of
 from qconv.network.graph.graph import Layer
 from qconv.network.graph.served import Prepared
 from qconv.network.graph.value import Value, last_of
+from qconv.op import Sample
+
+# Launches a kernel for the inputs of a layer, and arrays that other kernels made; returns its output.
+Launch = Callable[..., Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +41,7 @@ class Expressed:
     channels_last: frozenset[str]
     wants_last: bool
     _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
+    _tables: dict[Map, Array] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def y(self) -> str:
@@ -62,6 +72,16 @@ class Expressed:
         if lasts not in self._kernels:
             self._kernels[lasts] = kernel_of(self.lazy, self._held(lasts), self.wants_last)
         return self._kernels[lasts]
+
+    def constant(self, names: Sequence[str]) -> Array:
+        """Return the numbers of constants, one behind the other."""
+        return np.concatenate([np.reshape(self.constants[name], -1) for name in names])
+
+    def table(self, split: ByTable, tensors: Sequence[tuple[str, ...]]) -> Array:
+        """Return a table that is made from constants."""
+        if split.table not in self._tables:
+            (self._tables[split.table],) = compute(split.table, Sample(tuple(map(self.constant, tensors))))
+        return self._tables[split.table].reshape(-1)
 
     def _held(self, lasts: Sequence[bool]) -> Callable[[str], Held]:
         is_last = dict(zip(self.inputs, lasts, strict=True))
@@ -104,21 +124,47 @@ class _Expressed:
             self.why = "no kernel: the same bytes in another shape"
             (is_last,) = lasts
             return lambda inputs: Value.ordered(device, inputs[0].in_order(is_last).reshape(shape), kernel.is_last)
-        instance = lookup(kernel.problem, self._device.spec)
-        self.problems, self.why = (*self.problems, kernel.problem), instance.why
-        constants = self._one.constants
-        packed = instance.pack(*(self._constant(names) for names in kernel.tensors if names[0] in constants))
-        read = [self._one.inputs.index(names[0]) for names in kernel.tensors if names[0] not in constants]
+        split = by_table(kernel.problem) if isinstance(kernel.problem, Map) else None
+        launch = self._whole(kernel, lasts) if split is None else self._by_table(split, kernel, lasts)
 
         def run(inputs: Sequence[Value]) -> Value:
-            arrays = [inputs[at].in_order(lasts[at]).reshape(-1) for at in read]
-            y = packed.in_sequence(*arrays).reshape(shape)
-            return Value.ordered(device, y, kernel.is_last)
+            return Value.ordered(device, launch(inputs).reshape(shape), kernel.is_last)
+
+        return run
+
+    def _whole(self, kernel: Kernel, lasts: tuple[bool, ...]) -> Launch:
+        (instance,) = self._instances(kernel.problem)
+        return self._launched(instance, kernel.tensors, lasts)
+
+    def _by_table(self, split: ByTable, kernel: Kernel, lasts: tuple[bool, ...]) -> Launch:
+        byte, others = kernel.tensors[split.byte], [kernel.tensors[at] for at in split.others]
+        if split.is_constant:
+            (looks_up,) = self._instances(split.lookup)
+            return self._launched(looks_up, [byte], lasts, self._device.upload(self._one.table(split, others)))
+        looks_up, makes = self._instances(split.lookup, split.table)
+        make, look_up = self._launched(makes, others, lasts), self._launched(looks_up, [byte], lasts)
+        return lambda inputs: look_up(inputs, make(inputs).reshape(-1))
+
+    def _instances(self, *problems: Expression) -> Sequence[Instance]:
+        found = lookup_all(problems, self._device.spec)
+        self.problems, self.why = (*self.problems, *problems), "; ".join(dict.fromkeys(one.why for one in found))
+        return found
+
+    def _launched(
+        self, instance: Instance, tensors: Sequence[tuple[str, ...]], lasts: tuple[bool, ...], *constants: Any
+    ) -> Launch:
+        """Prepare a kernel that reads these tensors, and other constants behind them."""
+        known = self._one.constants
+        packed = instance.pack(*(self._constant(names) for names in tensors if names[0] in known), *constants)
+        read = [self._one.inputs.index(names[0]) for names in tensors if names[0] not in known]
+
+        def run(inputs: Sequence[Value], *others: Any) -> Any:
+            arrays = (inputs[at].in_order(lasts[at]).reshape(-1) for at in read)
+            return packed.in_sequence(*arrays, *others)
 
         return run
 
     def _constant(self, names: tuple[str, ...]) -> Any:
         if names not in self._constants:
-            arrays = [np.reshape(self._one.constants[name], -1) for name in names]
-            self._constants[names] = self._device.upload(np.concatenate(arrays))
+            self._constants[names] = self._device.upload(self._one.constant(names))
         return self._constants[names]
