@@ -221,6 +221,9 @@ class CpuDevice:
             raise ValueError("out is read-only: give an array that can be written")
         return array, int(array.__array_interface__["data"][0])
 
+    def address_here(self, array: Any) -> int | None:
+        return None  # its arrays are the host's
+
     def upload(self, array: Any) -> Any:
         return np.array(array, order="C")  # a copy, as on a GPU: the caller may overwrite the original
 

@@ -246,6 +246,12 @@ class GpuDevice:
             raise ValueError(f"{name} lies on GPU {array.device.id}, but the kernel runs on {self.spec}: move it there")
         return array, int(array.data.ptr)
 
+    def address_here(self, array: Any) -> int | None:
+        if type(array) is not cupy.ndarray or not array.flags.c_contiguous:
+            return None
+        memory = array.data
+        return int(memory.ptr) if memory.device_id == self.current.id else None
+
     def upload(self, array: Any) -> Any:
         with self.current:
             return cupy.asarray(_bits_of_float8(array))

@@ -240,6 +240,9 @@ class TracedDevice:
             self.spot(address)
         return array, address
 
+    def address_here(self, array: Any) -> int | None:
+        return None  # nothing runs here
+
     def upload(self, array: Any) -> Any:
         host = np.array(as_numpy(array), order="C")
         made = self.empty(host.shape, str(host.dtype))

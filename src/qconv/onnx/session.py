@@ -32,6 +32,7 @@ from qconv.network import (
     Value,
 )
 from qconv.network.graph.value import Form, Shape
+from qconv.network.run.again import Again
 from qconv.network.run.buffers import Buffer, buffers_of
 from qconv.network.run.runner import MOST_SHAPES
 from qconv.onnx import options
@@ -132,6 +133,7 @@ class Session:
         self._computes_shapes = computes_shapes(network)
         self._ready: dict[Known, ReadyModel] = {}
         self._last: ReadyModel | None = None
+        self._again: Again | None = None  # the last run
         self._making = Lock()
         self._has_advised = False
         if is_open and not self._computes_shapes:
@@ -337,17 +339,23 @@ class Session:
         return ready.runner.profile(values)
 
     def _values(self, names: Sequence[str], feeds: Feeds, buffers: Mapping[str, Buffer]) -> Mapping[str, Value]:
-        ready, given = self._ready_for(self._checked(feeds))
+        again = self._again  # another thread may run meanwhile
+        if again is not None and not buffers and (repeated := again(feeds, names)) is not None:
+            return repeated
+        values = self._checked(feeds)
+        ready, given = self._ready_for(values)
         for name, buffer in buffers.items():
             tensor = ready.network.tensor(name)
             if tensor.extents is not None and tensor.dtype is not None:
                 buffer.check(tensor.extents, str(tensor.dtype))  # before anything runs, where they are known
-        values = ready.runner.run(given, names, buffers)
+        made = ready.runner.run(given, names, buffers)
+        # Defaults and inputs that decide shapes are no part of a recording.
+        self._again = None if self._defaults or self._deciding else Again.of(ready.runner, values, names)
         if not self._has_advised:
             self._has_advised = True
             if advice := ready.advice:
                 warnings.warn(advice, SlowNetwork, stacklevel=CALLERS)
-        return values
+        return made
 
     def _checked(self, feeds: Feeds) -> dict[str, Value]:
         feeds = options.checked_feeds(feeds, self.input_names, self._inputs)

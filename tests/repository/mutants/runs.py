@@ -4,6 +4,7 @@ from mutants.mutant import Mutant
 
 RECORDED = "test_recorded.py"
 BATCHES = "test_batches.py"
+AGAIN = "run/test_again.py"
 SHAPES = "test_session_shapes.py"
 MEMORY = "run/test_memory.py"
 TRACED = "device/test_memory.py"
@@ -149,6 +150,54 @@ MUTANTS = (
         "self.copied()",
         "A launch and the memory of a copy, for each such output of each run.",
         (RECORDED,),
+    ),
+    Mutant(
+        "again: arrays of any order are copied as they lie",
+        "Recorded.takes",
+        "name not in self._places and bool(array.flags.c_contiguous)",
+        "name not in self._places",
+        "Images backwards in memory would be read forwards.",
+        (AGAIN,),
+    ),
+    Mutant(
+        "again: inputs of any shape",
+        "Again._is_like",
+        " and array.shape == shape",
+        "",
+        "More images would be written behind the recording's array.",
+        (AGAIN,),
+    ),
+    Mutant(
+        "again: inputs of any type",
+        "Again._is_like",
+        " and type_of(array) == dtype",
+        "",
+        "Numbers of another type would be converted, where a checked run refuses them.",
+        (AGAIN,),
+    ),
+    Mutant(
+        "again: the outputs of the run before",
+        "Again.__call__",
+        " or wanted != self.wanted",
+        "",
+        "Who asks for one output would get all of them.",
+        (AGAIN,),
+    ),
+    Mutant(
+        "again: buffers stay as they are",
+        "Session._values",
+        "again is not None and not buffers and",
+        "again is not None and",
+        "The caller's array would keep the outputs of another run.",
+        (AGAIN,),
+    ),
+    Mutant(
+        "again: the recording's own arrays are given away",
+        "Runner.repeat",
+        "made[name].with_array(made[name].array).copied_in_order()",
+        "made[name].with_array(made[name].array)",
+        "The next run writes over what the caller holds.",
+        (AGAIN,),
     ),
     Mutant(
         "batches: every batch is of the first images",

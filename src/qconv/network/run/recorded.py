@@ -5,6 +5,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
 
 from qconv.device import Device
 from qconv.device.memory import Allocation, Placement
@@ -105,6 +108,22 @@ class Recorded:
 
         arrays, self._replay = device.record(work, self._place)
         self._made = {name: value.with_array(array) for (name, value), array in zip(made.items(), arrays, strict=True)}
+
+    def takes(self, name: str, array: Any) -> bool:
+        """True where a run may be repeated with this array as it is, of the recorded shape and type."""
+        if type(array) is np.ndarray:
+            return name not in self._places and bool(array.flags.c_contiguous)
+        address = self._device.address_here(array)
+        return address is not None and self._places.get(name, address) == address
+
+    def repeat(self, arrays: Mapping[str, Any]) -> Mapping[str, Value]:
+        """Run with other arrays that it takes, and without their values' other forms."""
+        for name, value in self._given.items():
+            if name not in self._places:
+                array = arrays[name]
+                (self._device.write if type(array) is np.ndarray else self._device.copy)(array, value.array)
+        self._replay()
+        return self._made
 
     def reads(self, given: Values) -> bool:
         """True where the inputs that are read in place have their recorded addresses."""

@@ -116,6 +116,21 @@ class Runner:
                 buffer.check(values[name].shape, values[name].dtype)
             return {name: self._kept(name, value, buffers.get(name)) for name, value in values.items()}
 
+    def recording_of(self, given: Mapping[str, Value], wanted: Sequence[str]) -> Recorded | None:
+        """Return the recording of a whole run with inputs of these forms, or None."""
+        if len(self.segments) > 1 or not set(wanted) <= set(self.segments[0].outputs):
+            return None
+        (segment,) = self.segments
+        forms = forms_of({name: given[name] for name in segment.inputs if name in given})
+        found = self._recordings.get((segment.outputs, forms))
+        return found if isinstance(found, Recorded) else None
+
+    def repeat(self, recorded: Recorded, arrays: Mapping[str, Any], wanted: Sequence[str]) -> dict[str, Value]:
+        """Repeat a run with other arrays."""
+        with self._alone:
+            made = recorded.repeat(arrays)
+            return {name: made[name].with_array(made[name].array).copied_in_order() for name in wanted}
+
     def _kept(self, name: str, value: Value, buffer: Buffer | None) -> Value:
         """Return an output where the next run of a recording does not overwrite it."""
         if buffer is None:
