@@ -32,6 +32,9 @@ GROUPS = (
     "a=to_float32(subtract(x0[i0*80+i1*16+i2*2+i3],x3[0]));b=multiply(subtract(a,x1[i0*8+i2]),x2[i2]);"
     "c=add(b,to_float32(x3[i2*2+i3]));y=quantize(c,x4[0],x4[1],0.0,255.0)"
 )
+# Tables of 256 entries for each channel, and for each channel of each image.
+ROWS = "y=looked_up(x1,add(position(i1*256),bit_and(x0[i0*16+i1],255)))"
+ROWS_OF_IMAGES = "y=looked_up(x1,add(position(i0*32768+i2*1024+i3*256),bit_and(x0[i0*1664+i1*128+i2*4+i3],255)))"
 # Each with a config, and the operands that it reads as vectors.
 NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
     "no axis": (map_of((), "float32", ["float16*1"], "y=exp(x0[0])"), (128, 1, 1), ()),
@@ -64,6 +67,16 @@ NAMED: dict[str, tuple[Map, tuple[int, int, int], tuple[str, ...]]] = {
         map_of((30, 5, 8, 2), "uint8", ["uint8*2400", "float32*240", "float32*8!", "uint8*16!", "float32*2!"], GROUPS),
         (128, 16, 1),
         ("x0", "x3"),
+    ),
+    "rows of a table that lanes side by side look up": (
+        map_of((83, 16), "uint8", ["uint8*1328", "uint8*4096"], ROWS),
+        (128, 4, 1),
+        ("x0",),
+    ),
+    "rows of a table that two lanes look up": (
+        map_of((2, 13, 32, 4), "int8", ["int8*3328", "int8*65536"], ROWS_OF_IMAGES),
+        (128, 4, 2),
+        ("x0",),
     ),
     "a vector of parts of groups": (
         map_of(
@@ -338,6 +351,15 @@ def test_what_elements_have_in_common_is_loaded_once() -> None:
     assert [text.count("tile::load(args.x1 ") for text in (before, of_group, of_element)] == [0, 1, 0]
 
 
+def test_a_warp_looks_up_few_rows() -> None:
+    """A warp takes two vectors side by side in each of four rows, which have 32 vectors each."""
+    plans = {name: plan_of(name) for name in ("rows of a table that two lanes look up", "a table of rows")}
+    assert [plan.is_tall for plan in plans.values()] == [True, False]
+    assert plans["rows of a table that two lanes look up"].row_vectors == 32
+    text = generator.render(plans["rows of a table that two lanes look up"]).text
+    assert "constexpr int ROWS = THREADS / ROW_VECTORS;" in text
+
+
 def random_plan(seed: int, index: int, problem: Map) -> MapPlan:
     plans, _ = generator.space(problem, CPU.target)
     plan = random.Random(f"map {seed} {index} {problem}").choice(plans)
@@ -367,6 +389,7 @@ SANITIZED = (
     "vectors that a guard leaves out",
     "a vector of several groups",
     "a table of rows",
+    "rows of a table that two lanes look up",
     "the last block has few elements",
 )
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
-from math import log2
+from itertools import takewhile
+from math import log2, prod
 from typing import ClassVar
 
 from qconv.dtypes import ELEMENT_TYPES
@@ -13,7 +14,7 @@ from qconv.errors import Infeasible
 from qconv.expression import Map
 from qconv.expression.function import CTYPES
 from qconv.expression.index import Axis
-from qconv.expression.node import Load, Node, Statement, in_order, indices_of, statements
+from qconv.expression.node import Load, Lookup, Node, Position, Statement, in_order, indices_of, statements
 from qconv.generator.families import Family
 from qconv.generator.families.expression.branches import Branch, Chains, chains_of, of_first, without
 from qconv.generator.families.expression.common import changes_within, divided
@@ -79,6 +80,7 @@ class BranchText:
 
 @dataclass(frozen=True, kw_only=True)
 class MapContext(ExpressionContext):
+    order: str  # the page of a thread's first element
     begin: list[str]  # lines that compute the indices of the first element, and load vectors
     branches: list[BranchText]
     common: list[str]  # lines that run once per vector, behind the branches
@@ -137,12 +139,29 @@ class MapPlan(WaitingPlan):
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         return {
             "The problem.": (Constant("ELEMENTS", self.problem.elements),),
-            "The config.": (*constants_of(self.config), *self._group_constants),
+            "The config.": (*constants_of(self.config), *self._group_constants, *self._row_constants),
         }
 
     @property
     def _group_constants(self) -> tuple[Constant, ...]:
         return (Constant("GROUP", self.group, "neighbours along the last axis"),) if self.group > 1 else ()
+
+    @property
+    def _row_constants(self) -> tuple[Constant, ...]:
+        return (Constant("ROW_VECTORS", self.row_vectors, "of elements that look up different rows"),) * self.is_tall
+
+    @property
+    def row_vectors(self) -> int:
+        """Return the vectors of neighbours that look up different rows of tables; 1 where none do."""
+        nodes = (within for node in in_order(self.root) if isinstance(node, Lookup) for within in in_order(node.at))
+        rows = {axis for node in nodes if isinstance(node, Position) for axis in node.at.axes}
+        extents = [axis.extent for axis in takewhile(rows.__contains__, reversed(self.axes))]
+        return prod(extents) // self.config.vector if rows else 1
+
+    @property
+    def is_tall(self) -> bool:
+        """True where the vectors of a warp are of several rows, so that it looks up few rows of tables."""
+        return self.row_vectors > 2 and self.row_vectors % 2 == 0 and self.config.threads % self.row_vectors == 0
 
     @property
     def axis(self) -> Axis | None:
@@ -181,6 +200,7 @@ class MapPlan(WaitingPlan):
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
             wants=wants_of(problem, in_order(problem.root)),
+            order=f"families/expression/{'tall' if self.is_tall else 'in_order'}.j2",
             begin=[*axes, *own.loads] or ["// Every element is the same."],
             branches=list(self._branches(len(own.loads))),
             common=[*own.common, "Vector<Output> y;"],
