@@ -118,7 +118,7 @@ class Runner:
 
     def recording_of(self, given: Mapping[str, Value], wanted: Sequence[str]) -> Recorded | None:
         """Return the recording of a whole run with inputs of these forms, or None."""
-        if len(self.segments) > 1 or not set(wanted) <= set(self.segments[0].outputs):
+        if len(self.segments) != 1 or not set(wanted) <= set(self.segments[0].outputs):
             return None
         (segment,) = self.segments
         forms = forms_of({name: given[name] for name in segment.inputs if name in given})
