@@ -100,8 +100,8 @@ def _fused(what: str, drawn: str, *suites: str) -> tuple[Comparison, Comparison]
     )
 
 
-DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 90 trials"
-OTHERS = "filters of several taps of 14 other networks, N=32"
+DENSE = "dense layers of ResNet-50, VGG-16, MobileNet and a U-Net, 60 trials"
+OTHERS = "dense and 1x1 layers of 15 other networks, N=32"
 EVERY = "dense and 1x1 layers of 16 networks, N=32"
 UNTUNED = "layers of all kinds, N=32, as `lookup` serves them where nobody tuned their networks"
 COMPARISONS = (
