@@ -84,7 +84,7 @@ def _byte_of(problem: Map) -> Load | None:
         return None
     (load,) = loads
     operand = problem.named[load.operand]
-    is_one = _is_byte(operand.dtype) and not operand.is_constant and not load.guards
+    is_one = _is_byte(operand.dtype) and not operand.is_constant and not load.guards and not load.at.tables
     return load if is_one and len(_axes_beside(problem, load)) < len(problem.axes) else None
 
 

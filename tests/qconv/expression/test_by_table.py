@@ -15,6 +15,7 @@ from qconv.expression.by_table import ByTable, by_table
 from qconv.expression.map import Map, compute
 from qconv.onnx import Session
 from qconv.op import Sample
+from qconv.ops import registry
 from qconv.ops.registry import parse
 
 IMAGES, PIXELS, GROUPS, OF_GROUP = 3, 512, 4, 2
@@ -125,6 +126,48 @@ def test_the_first_pixel_of_each_channel_is_as_a_number_of_it() -> None:
     assert split is not None
     arrays = arrays_of(problem)
     np.testing.assert_array_equal(looked_up(split, arrays), compute(problem, Sample(arrays))[0])
+
+
+def random_map(seed: int) -> Any:
+    """Return a function of a byte and of operands of some axes, or of tables of their indices."""
+    rng = np.random.default_rng(seed)
+    dtype = rng.choice(["uint8", "int8"])
+    shape = [int(extent) for extent in rng.integers(1, 6, rng.integers(2, 5))]
+
+    def place(axes: list[int]) -> str:
+        """Return the place in a contiguous operand of these axes."""
+        terms = [f"i{axis}*{int(np.prod([shape[each] for each in axes[at + 1 :]]))}" for at, axis in enumerate(axes)]
+        return "+".join(terms) or "0"
+
+    operands, value = [f"{dtype}*{np.prod(shape)}"], f"to_float32(x0[{place(list(range(len(shape))))}])"
+    for _ in range(rng.integers(1, 6)):
+        axes = sorted(rng.choice(len(shape), rng.integers(0, len(shape)), replace=False).tolist())
+        name = f"x{len(operands)}"
+        operands.append(f"float32*{max(1, int(np.prod([shape[axis] for axis in axes])))}" + "!" * rng.integers(0, 2))
+        at = place(axes)
+        if axes and rng.integers(0, 3) == 0:  # in the order of a table
+            at = f"x{len(operands)}[{at}]"
+            entries = int(np.prod([shape[axis] for axis in axes]))
+            operands.append(f"int32*{entries}!0..{entries - 1}")
+        value = f"{rng.choice(['add', 'multiply', 'maximum'])}({value},{name}[{at}])"
+    low, high = LIMITS[str(dtype)]
+    text = f"y=quantize({value},0.05,3.0,{low},{high})"
+    return parse(f"map:shape={','.join(map(str, shape))}:in={','.join(operands)}:out={dtype}:do={text}")
+
+
+@pytest.mark.parametrize("first", range(0, 120, 40))
+def test_random_maps(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LEAST_SHARED", 0)
+    monkeypatch.setattr(module, "LOOKUP", -(2**40))
+    found = 0
+    for seed in range(first, first + 40):
+        problem = random_map(seed)
+        split = by_table(problem)
+        if split is not None:
+            found += 1
+            drawn = registry.draw(problem, seed)
+            np.testing.assert_array_equal(looked_up(split, drawn.arrays), compute(problem, drawn)[0], str(problem))
+    assert found > 10
 
 
 def test_a_table_has_to_pay(monkeypatch: pytest.MonkeyPatch) -> None:

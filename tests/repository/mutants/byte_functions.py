@@ -169,8 +169,8 @@ MUTANTS = (
     Mutant(
         "by table: a byte that a guard replaces",
         "by_table.py",
-        "and not operand.is_constant and not load.guards",
-        "and not operand.is_constant",
+        "and not load.guards and not load.at.tables",
+        "and not load.at.tables",
         "What stands outside of the tensor has no entry.",
         (BY_TABLE,),
     ),
