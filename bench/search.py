@@ -63,21 +63,28 @@ def begin_worker() -> None:
     os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
+def with_error(values: list[float]) -> str:
+    """Return a mean and, where there are several values, its standard error."""
+    mean = f"{statistics.mean(values):.3f}"
+    return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values) / len(values) ** 0.5:.3f}"
+
+
 def table(rows: list[Row]) -> str:
-    """Return the means over the spaces on which every search of the table was run, equally weighted."""
+    """Return the means over the spaces on which every search of the table was run, equally weighted, and the standard
+    errors of these means."""
     names = list(dict.fromkeys(row["search"] for row in rows))
     spaces = {name: {row["space"] for row in rows if row["search"] == name} for name in names}
     common = set.intersection(*spaces.values()) if spaces else set()
     heads = " | ".join(str(budget) for budget in BUDGETS)
     lines = [f"| best over optimum, {len(common)} spaces | {heads} | 95 % within 50 |", "|---|" + "---|" * 6]
-    means: dict[str, dict[int, float]] = {}
+    found: dict[str, dict[int, list[float]]] = {}
     for name in names:
         some = [row for row in rows if row["search"] == name and row["space"] in common]
         known = [budget for budget in BUDGETS if all(str(budget) in row["means"] for row in some)]
-        means[name] = {budget: statistics.mean(row["means"][str(budget)] for row in some) for budget in known}
-    for name in sorted(names, key=lambda name: -statistics.mean(means[name].values() or [0.0])):
+        found[name] = {budget: [row["means"][str(budget)] for row in some] for budget in known}
+    for name in sorted(names, key=lambda name: -statistics.mean(map(statistics.mean, found[name].values() or [[0.0]]))):
         reached = statistics.mean(row["reached"] for row in rows if row["search"] == name and row["space"] in common)
-        cells = " | ".join(f"{means[name][b]:.3f}" if b in means[name] else "" for b in BUDGETS)
+        cells = " | ".join(with_error(found[name][b]) if b in found[name] else "" for b in BUDGETS)
         lines.append(f"| {name} | {cells} | {reached:.2f} |")
     return "\n".join(lines)
 

@@ -56,3 +56,17 @@ def test_a_file_is_as_kernel_tuner_writes_it(tmp_path: Path) -> None:
     assert (again.times_us, again.failures) == (space.times_us, space.failures)
     assert again.best_us == 1234.0
     assert [plan.config for plan in again.plans()] == [p.config for p in plans if p.config in some]
+
+
+def test_families_whose_names_begin_alike(tmp_path: Path) -> None:
+    """A dense layer is served by `halo` and by `halo_split`, a first one by `stem` and `stem_wgmma`."""
+    import recorded
+    import spaces
+
+    for key in (spaces.PROBLEMS["dense_large"], spaces.PROBLEMS["stem"]):
+        plans, _ = generator.space(parse(key), target("sm_90a"))
+        configs = list({plan.config.family: plan.config for plan in plans}.values())
+        assert len(configs) > 3
+        space = recorded.RecordedSpace(parse(key), "made up", "sm_90a", dict.fromkeys(configs, 1.0))
+        recorded.write(tmp_path / "space.json.gz", space)
+        assert recorded.read(tmp_path / "space.json.gz").times_us == space.times_us

@@ -154,6 +154,22 @@ MUTANTS = (
         (SAMPLER, SEARCH),
     ),
     Mutant(
+        "sampler: the cheapest of any family",
+        "SpaceSampler._of_the_fastest_family",
+        "allowed[self._families[allowed] == self._families[min(timed, key=timed.__getitem__)]]",
+        "allowed",
+        "Half of the trials go to a family that the cost model takes for fast.",
+        (SAMPLER,),
+    ),
+    Mutant(
+        "sampler: gains alone",
+        "SpaceSampler._choose",
+        "if self._costs_known and own.size and",
+        "if False and",
+        "Where the cost model is right, more trials pass before the fastest.",
+        (SAMPLER + "::test_every_second_proposal_is_the_cheapest_of_the_fastest_family",),
+    ),
+    Mutant(
         "sampler: without costs, the oddest first",
         "SpaceSampler._typical",
         "drawn[np.argmax(self._alike(",

@@ -136,6 +136,25 @@ def test_a_family_that_is_far_slower_is_left_alone_while_there_is_another() -> N
     assert asked.count("slow") == asked.count("fast") == 100
 
 
+def test_every_second_proposal_is_the_cheapest_of_the_fastest_family() -> None:
+    """From the ninth on, whatever the times say of the order within the family."""
+    values = tuple(range(40))
+    configs: list[Config] = [*(Slow(a) for a in values), *(Fast(a) for a in values)]
+    choices = {"slow": {"a": values}, "fast": {"a": values}}
+    costs = [12 + at / 10 for at in values] + [10 + at / 10 for at in values]
+    study = optuna.create_study(sampler=sampler_of(configs, costs, choices, 0))
+    asked: list[tuple[str, int]] = []
+    for number in range(24):
+        trial = study.ask()
+        family = trial.suggest_categorical("family", ("slow", "fast"))
+        a = trial.suggest_categorical(f"{family}.a", values)
+        if number >= WARM_UP and number % 2 == 0:
+            left = set(values) - {a for of, a in asked if of == "fast"}
+            assert (family, a) == ("fast", min(left)), number
+        asked.append((family, a))
+        study.tell(trial, 30.0 + a if family == "slow" else 20.0 - a / 4)
+
+
 def test_without_costs_a_typical_config_of_each_family_comes_first() -> None:
     """From the middle half of an axis: a process without knowledge would begin with the corners."""
     values = tuple(range(21))
