@@ -156,7 +156,7 @@ MUTANTS = (
     Mutant(
         "sampler: the cheapest of any family",
         "SpaceSampler._of_the_fastest_family",
-        "allowed[self._families[allowed] == self._families[min(timed, key=timed.__getitem__)]]",
+        "allowed[self._families[allowed] == self._families[fastest]]",
         "allowed",
         "Half of the trials go to a family that the cost model takes for fast.",
         (SAMPLER,),

@@ -145,7 +145,9 @@ class SpaceSampler(BaseSampler):
         timed = {number: time for number, time in self._times.items() if time is not None}
         if not timed:
             return allowed[:0]
-        return allowed[self._families[allowed] == self._families[min(timed, key=timed.__getitem__)]]
+        fastest = min(timed, key=lambda number: timed[number])
+        own: NDArray[np.int64] = allowed[self._families[allowed] == self._families[fastest]]
+        return own
 
     def _untried(self, allowed: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the families of which no config has been proposed."""
