@@ -74,8 +74,8 @@ def values_of(config: Config, names: list[str]) -> dict[str, Any]:
 def config_of(values: dict[str, Any]) -> Config:
     """Return the config of a row. Fields of `halo_split` begin as those of `halo` do."""
     prefix = f"{values['family']}_"
-    own = {name: value for name, value in values.items() if name.startswith(prefix) and value != OTHER_FAMILY}
-    own = {name.removeprefix(prefix): value for name, value in own.items()}
+    given = {name: value for name, value in values.items() if value != OTHER_FAMILY}
+    own = {name.removeprefix(prefix): value for name, value in given.items() if name.startswith(prefix)}
     return generator.config_from_json(json.dumps({"family": values["family"]} | own))
 
 

@@ -150,7 +150,7 @@ class MapPlan(WaitingPlan):
     def _row_constants(self) -> tuple[Constant, ...]:
         return (Constant("ROW_VECTORS", self.row_vectors, "of elements that look up different rows"),) * self.is_tall
 
-    @property
+    @cached_property
     def row_vectors(self) -> int:
         """Return the vectors of neighbours that look up different rows of tables; 1 where none do."""
         nodes = (within for node in in_order(self.root) if isinstance(node, Lookup) for within in in_order(node.at))

@@ -60,7 +60,8 @@ def by_table(problem: Map) -> ByTable | None:
     byte = _byte_of(problem)
     if byte is None:
         return None
-    axes = tuple(axis for axis in problem.axes if axis in _axes_beside(problem, byte))
+    beside = _axes_beside(problem, byte)
+    axes = tuple(axis for axis in problem.axes if axis in beside)
     entries = ENTRIES * prod(axis.extent for axis in axes)
     cost = sum(instructions(node.function) for node in in_order(problem.root) if isinstance(node, Call))
     names = _operands_beside(problem, byte)

@@ -139,13 +139,13 @@ class Conv2d(Problem):
         """Check that all elements can be counted, and that sums of integers do not overflow."""
         images = "split n" if self.n > 1 else "split the image into strips of rows"
         outputs = images if self.k == 1 else "split n or k" if self.n > 1 else "split k"
-        for has, count, remedy in (
-            ("the input has", self.n * self.h * self.w * self.c, images),
-            ("the output has", self.n * self.oh * self.ow * self.k, outputs),
-            ("the weights have", self.k * self.reduction, "split k"),
+        of_images = TooManyImages if self.n > 1 else ValueError
+        for has, count, remedy, kind in (
+            ("the input has", self.n * self.h * self.w * self.c, images, of_images),
+            ("the output has", self.n * self.oh * self.ow * self.k, outputs, of_images),
+            ("the weights have", self.k * self.reduction, "split k", ValueError),
         ):
             if count > LARGEST:
-                kind = TooManyImages if remedy.startswith("split n") else ValueError
                 raise kind(f"{has} {count} elements; at most {LARGEST} are supported: {remedy}")
         q = self.quantization
         if not q.types.sum.is_integer:

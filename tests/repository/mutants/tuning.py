@@ -164,7 +164,7 @@ MUTANTS = (
     Mutant(
         "sampler: gains alone",
         "SpaceSampler._choose",
-        "if self._costs_known and own.size and",
+        "if is_in_turn and",
         "if False and",
         "Where the cost model is right, more trials pass before the fastest.",
         (SAMPLER + "::test_every_second_proposal_is_the_cheapest_of_the_fastest_family",),

@@ -3,10 +3,10 @@ most once.
 
 TPE over categoricals is no better than random in spaces of kernels. Instead, a Gaussian process learns the error of the
 cost model, and the sampler proposes the config with the largest expected improvement of the best time, in turns with
-the cheapest one of the fastest family. The similarity
-of two configs depends on their fields and on their launches: blocks, threads and shared memory predict a time better
-than tiles do, and mean the same in every family. Where no cost is known, a typical config of each family comes first.
-The process would choose the corners of a space, of which it knows least, and which are slow.
+the cheapest one of the fastest family. The similarity of two configs depends on their fields and on their launches:
+blocks, threads and shared memory predict a time better than tiles do, and mean the same in every family. Where no cost
+is known, a typical config of each family comes first. The process would choose the corners of a space, of which it
+knows least, and which are slow.
 """
 
 from __future__ import annotations
@@ -136,8 +136,8 @@ class SpaceSampler(BaseSampler):
         gains = self._gains(pool)
         if sum(time is not None for time in self._times.values()) >= WARM_UP:
             self.gain = -math.expm1(-float(gains.max()))
-        own = self._of_the_fastest_family(allowed)
-        if self._costs_known and own.size and len(self._proposed) >= WARM_UP and len(self._proposed) % 2 == 0:
+        is_in_turn = self._costs_known and len(self._proposed) >= WARM_UP and len(self._proposed) % 2 == 0
+        if is_in_turn and (own := self._of_the_fastest_family(allowed)).size:
             return int(own[np.argmin(self._expected[own])])
         return int(pool[np.argmax(gains)])
 

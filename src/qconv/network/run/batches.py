@@ -31,17 +31,17 @@ class InBatches:
         return self.prepared.problems
 
     def __call__(self, *inputs: Value) -> Value:
-        made = self.prepared(*(self._batch(value, 0) for value in inputs))
+        whole_inputs = [value.with_array(self.device.contiguous(value.array)) for value in inputs]
+        made = self._run(whole_inputs, 0)
         _, *rest = made.array.shape
         whole = self.device.empty((self.images * self.count, *rest), made.dtype)
         self.device.copy(made.array, self._images(whole, 0))
         for number in range(1, self.count):
-            part = self.prepared(*(self._batch(value, number) for value in inputs))
-            self.device.copy(part.array, self._images(whole, number))
+            self.device.copy(self._run(whole_inputs, number).array, self._images(whole, number))
         return made.with_array(whole)
 
-    def _batch(self, value: Value, number: int) -> Value:
-        return value.with_array(self._images(self.device.contiguous(value.array), number))
+    def _run(self, inputs: Sequence[Value], number: int) -> Value:
+        return self.prepared(*(value.with_array(self._images(value.array, number)) for value in inputs))
 
     def _images(self, array: object, number: int) -> object:
         return array[number * self.images : (number + 1) * self.images]  # type: ignore[index] # of any library

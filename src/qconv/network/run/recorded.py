@@ -116,14 +116,18 @@ class Recorded:
         address = self._device.address_here(array)
         return address is not None and self._places.get(name, address) == address
 
-    def repeat(self, arrays: Mapping[str, Any]) -> Mapping[str, Value]:
+    def repeat(self, arrays: Mapping[str, Any]) -> dict[str, Value]:
         """Run with other arrays that it takes, and without their values' other forms."""
         for name, value in self._given.items():
             if name not in self._places:
                 array = arrays[name]
                 (self._device.write if type(array) is np.ndarray else self._device.copy)(array, value.array)
+        return self._replayed()
+
+    def _replayed(self) -> dict[str, Value]:
+        """Replay, and return the outputs as fresh values."""
         self._replay()
-        return self._made
+        return {name: value.with_array(value.array) for name, value in self._made.items()}
 
     def reads(self, given: Values) -> bool:
         """True where the inputs that are read in place have their recorded addresses."""
@@ -138,5 +142,4 @@ class Recorded:
         for name, value in given.items():
             if name not in self._places:
                 value.copy_into(self._given[name].array)
-        self._replay()
-        return {name: value.with_array(value.array) for name, value in self._made.items()}
+        return self._replayed()

@@ -129,7 +129,7 @@ class Runner:
         """Repeat a run with other arrays."""
         with self._alone:
             made = recorded.repeat(arrays)
-            return {name: made[name].with_array(made[name].array).copied_in_order() for name in wanted}
+            return {name: made[name].copied_in_order() for name in wanted}
 
     def _kept(self, name: str, value: Value, buffer: Buffer | None) -> Value:
         """Return an output where the next run of a recording does not overwrite it."""
