@@ -28,6 +28,7 @@ class ConvolutionContext(Context):
     quantization: Quantization
     layout: str  # template file that addresses this layout
     fold: str  # template file of the kernel that folds the input zero point into the sums
+    x_is: str  # images, or frames of volumes: the suffix of template files
     pixels: str  # folder of the template files that store pixels: ordered, or shuffled where they are channels
     padding: str  # an element of padding is stored as: zero_point or zero
     sum_register: str  # PTX register class of a sum: r or f
@@ -109,6 +110,7 @@ def context(problem: Conv2d) -> ConvolutionContext:
         layout=f"layout/{problem.layout}.j2",
         fold="convolution/fold.j2" if has_zero_point else "nothing.j2",
         pixels="shuffled" if problem.is_shuffled else "ordered",
+        x_is="images" if problem.frames is None else "frames",
         padding="zero_point" if has_zero_point and problem.quantization.mode.padding == "zero_point" else "zero",
         sum_register="r" if problem.quantization.types.sum.is_integer else "f",
         ptx="+r" if problem.quantization.types.sum.is_integer else "+f",
@@ -235,7 +237,8 @@ def repack_launch(words: int) -> Launch:
 def pads_with_zero_point(problem: Conv2d) -> bool:
     """True where padded elements have a value other than zero."""
     q = problem.quantization
-    return any(problem.pad) and q.x_zero_point and q.mode.padding == "zero_point"
+    pads = any(problem.pad) or (problem.frames is not None and problem.frames.pads)
+    return pads and q.x_zero_point and q.mode.padding == "zero_point"
 
 
 @lru_cache(maxsize=256)
@@ -312,7 +315,23 @@ def problem_constants(problem: Conv2d, filter_rows: bool = False) -> tuple[Const
         Constant("REDUCTION", problem.reduction, "products per output"),
         Constant("X_SIGNED", problem.quantization.types.x.is_signed),
         Constant("W_SIGNED", problem.quantization.types.w.is_signed),
+        *_frame_constants(problem),
         *_shuffle_constants(problem),
+    )
+
+
+def _frame_constants(problem: Conv2d) -> tuple[Constant, ...]:
+    frames = problem.frames
+    if frames is None:
+        return ()
+    return (
+        Constant("IMAGES", frames.images, "of a volume"),
+        Constant("FRAMES", frames.depth, "of a volume"),
+        Constant("FRAME_TAPS", frames.taps, "frames whose channels are those of an image"),
+        Constant("FRAME_C", problem.frame_c, "input channels of a frame"),
+        Constant("FRAME_STRIDE", frames.stride, "frames from an image to the next"),
+        Constant("FRAME_DILATION", frames.dilation, "frames from a tap to the next"),
+        Constant("FRAMES_BEFORE", frames.before, "frames of padding in front"),
     )
 
 

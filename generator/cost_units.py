@@ -49,8 +49,7 @@ def moved_bytes(problem: Conv2d) -> float:
     down, _ = problem.stride
     if problem.r >= down:
         return problem.io_bytes
-    x_bytes = problem.n * problem.h * problem.w * problem.pixel_bytes
-    return problem.io_bytes - (1 - problem.r / down) * x_bytes
+    return problem.io_bytes - (1 - problem.r / down) * problem.x_bytes
 
 
 def copied(problem: Problem, target: Target) -> float:

@@ -29,6 +29,7 @@ from qconv.generator.convolution import (
 from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
+from qconv.problem.frames import Frames
 from qconv.targets.instruction import Multiplies, WarpgroupInstruction
 from qconv.targets.target import Target
 
@@ -76,6 +77,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Borders:
+    images: Axis | None  # of a volume
     rows: Axis
     columns: Axis
 
@@ -83,17 +85,19 @@ class Borders:
     def of(cls, problem: Conv2d) -> Borders:
         span_h, span_w = (problem.r - 1) * problem.dilation[0], (problem.s - 1) * problem.dilation[1]
         return cls(
+            _images_of(problem.frames),
             Axis.of(problem.h, problem.oh, span_h, problem.stride[0], problem.pad[0]),
             Axis.of(problem.w, problem.ow, span_w, problem.stride[1], problem.pad[1]),
         )
 
     @property
     def classes(self) -> int:
-        return self.rows.classes * self.columns.classes
+        return self.rows.classes * self.columns.classes * (1 if self.images is None else self.images.classes)
 
     @property
     def constants(self) -> tuple[Constant, ...]:
         return (
+            *self._image_constants,
             Constant("ROWS_BEFORE", self.rows.before, "output rows whose windows cross the image's first row"),
             Constant("ROWS_BEHIND", self.rows.behind, "output rows whose windows cross its last row"),
             Constant("ROW_CLASSES", self.rows.classes),
@@ -102,6 +106,22 @@ class Borders:
             Constant("COLUMN_CLASSES", self.columns.classes),
         )
 
+    @property
+    def _image_constants(self) -> tuple[Constant, ...]:
+        if self.images is None:
+            return ()
+        return (
+            Constant("IMAGES_BEFORE", self.images.before, "images of a volume with frames before its first"),
+            Constant("IMAGES_BEHIND", self.images.behind, "images with frames behind its last"),
+            Constant("IMAGE_CLASSES", self.images.classes),
+        )
+
+
+def _images_of(frames: Frames | None) -> Axis | None:
+    if frames is None:
+        return None
+    return Axis.of(frames.depth, frames.images, (frames.taps - 1) * frames.dilation, frames.stride, frames.before)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Products(Roles):
@@ -109,6 +129,9 @@ class Products(Roles):
 
     operation: str  # template file with the instruction
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
+    border_of: str  # template file with the classes of pixels at the borders
+    fold_borders: str  # template file of the kernel that computes their offsets
+    taps_at_borders: str  # template file that adds the weights of the taps inside up
     spelled: str  # mnemonic in PTX
     immediates: str  # its last operands
     w_signed: str  # C++ literal: true or false
@@ -137,6 +160,21 @@ class PersistentPlan(ConvolutionPlan):
     def borders(self) -> Borders | None:
         """The border classes, or None where x_zero_point contributes the same to all pixels of a channel."""
         return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
+
+    @property
+    def border_of(self) -> str:
+        """The template file with the classes of pixels."""
+        return "nothing.j2" if self.borders is None else f"families/wgmma/border_of_{self.context.x_is}.j2"
+
+    @property
+    def fold_borders(self) -> str:
+        """The template file of the kernel that computes their offsets."""
+        return "nothing.j2" if self.borders is None else "families/wgmma/fold_borders.j2"
+
+    @property
+    def taps_at_borders(self) -> str:
+        """The template file that adds the weights of a class's taps up."""
+        return f"families/wgmma/taps_of_{self.context.x_is}.j2"
 
     @property
     def repack(self) -> str:
@@ -222,6 +260,9 @@ class PersistentPlan(ConvolutionPlan):
         return Products(
             operation=f"instruction/{operation}{emulated}.j2",
             borders=self.borders is not None,
+            border_of=self.border_of,
+            fold_borders=self.fold_borders,
+            taps_at_borders=self.taps_at_borders,
             spelled=instruction.spell(columns, rows_type.name, columns_type.name),
             immediates=instruction.immediates,
             w_signed=str(t.w.is_signed).lower(),
@@ -283,8 +324,8 @@ def why_not(problem: Conv2d, instruction: Multiplies) -> str | None:
     """Return why this instruction cannot multiply pixels that tensor maps copy, or None."""
     if (reason := why_not_multiplied(problem, instruction)) is not None:
         return reason
-    if problem.pixel_bytes % CHUNK:
-        return f"c={problem.c}: TMA copies multiples of 16 bytes per pixel; pad the channels, or use mma"
+    if problem.frame_bytes % CHUNK:
+        return f"c={problem.frame_c}: TMA copies multiples of 16 bytes per pixel; pad the channels, or use mma"
     return None
 
 
@@ -313,7 +354,7 @@ class SlabPlan(PersistentPlan):
 
     @property
     def slabs(self) -> int:
-        return self.problem.r * self.problem.s * ceil_div(self.problem.c, self.slab_channels)
+        return self.problem.taps * ceil_div(self.problem.frame_c, self.slab_channels)
 
     @property
     def slab_channels(self) -> int:

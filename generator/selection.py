@@ -47,4 +47,6 @@ def cheapest_of(family: Family, problem: Problem, target: Target, likely: bool, 
             if len(found) < most or one < found[-1]:
                 insort(found, one)
                 del found[most:]
+    if not found and why_not is None and family.why_none is not None:
+        why_not = family.why_none(problem, target)  # it has no config at all
     return Cheapest(found, why_not)

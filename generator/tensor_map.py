@@ -9,10 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import prod
+from typing import NamedTuple
 
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.problem.convolution import Conv2d
+from qconv.problem.frames import Frames
 
 TENSOR_MAP_BYTES = 128
 TENSOR_MAP_ALIGNMENT = 64
@@ -155,18 +157,37 @@ class TensorMap:
 
 def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> TensorMap:
     """Map an im2col copy of `channels` channels of `pixels` pixels per tap, in the order of the outputs. `load_im2col`
-    takes the pixel of the filter's first tap (see `first_tap`) and the offset of the tap from it."""
+    takes the pixel of the filter's first tap (see `first_tap`) and the offset of the tap from it; of frames, in five
+    dimensions."""
     down, across = problem.dilation
     top, left, bottom, right = problem.pad
     span_h, span_w = (problem.r - 1) * down, (problem.s - 1) * across
-    most = MOST_OFFSET[2]
+    most = MOST_OFFSET[2 if problem.frames is None else 3]
     if max(span_h, span_w) > most:
         raise Infeasible(
             f"a filter that spans {max(span_h, span_w)} pixels: im2col reaches taps at most {most} away; use a tile"
         )
-    corners = (-left, -top), (right - span_w, bottom - span_h)
-    steps = (1, problem.stride[1], problem.stride[0], 1)
-    return _of_x(problem, (), PixelBox(*corners, channels, pixels), steps, swizzle)
+    along = _along_frames(problem.frames)
+    lower, upper = (-left, -top, *along.lower), (right - span_w, bottom - span_h, *along.upper)
+    steps = (1, problem.stride[1], problem.stride[0], *along.step, 1)
+    return _of_x(problem, (), PixelBox(lower, upper, channels, pixels), steps, swizzle)
+
+
+class AlongFrames(NamedTuple):
+    """The part of a pixel box along the frames of a volume; without frames, nothing."""
+
+    lower: tuple[int, ...] = ()
+    upper: tuple[int, ...] = ()
+    step: tuple[int, ...] = ()
+
+
+def _along_frames(frames: Frames | None) -> AlongFrames:
+    if frames is None:
+        return AlongFrames()
+    if (reach := (frames.taps - 1) * frames.dilation) > MOST_OFFSET[3]:
+        raise Infeasible(f"a filter that spans {reach} frames: im2col reaches at most {MOST_OFFSET[3]}; copy them")
+    last = (frames.images - 1) * frames.stride - frames.before
+    return AlongFrames((-frames.before,), (last + 1 - frames.depth,), (frames.stride,))
 
 
 def first_tap(problem: Conv2d, pixel: int) -> tuple[int, int, int]:
@@ -190,9 +211,10 @@ def window(
 ) -> TensorMap:
     """Map a tile of `rows` x `columns` input pixels, such as a tile of outputs with its halo (`input_span` in
     generator/convolution.py). `steps` are the strides between copied pixels. `load_tile` takes channel, column, row and
-    image of the first pixel, which may lie outside the image."""
+    image (or frame and volume) of the first pixel, which may lie outside the image."""
     down, across = steps
-    return _of_x(problem, (channels, columns, rows, 1), None, (1, across, down, 1), swizzle)
+    images = (1,) if problem.frames is None else (1, 1)
+    return _of_x(problem, (channels, columns, rows, *images), None, (1, across, down, *images), swizzle)
 
 
 def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
@@ -210,16 +232,20 @@ def _of_x(
     if problem.layout != "nhwc":
         raise Infeasible(f"layout {problem.layout}: pixels are copied with their channels together; use nhwc")
     dtype = problem.quantization.x_type
-    pixel = problem.c * ELEMENT_TYPES[dtype].bytes
-    dims = problem.c, problem.w, problem.h, problem.n
+    pixel = problem.frame_c * ELEMENT_TYPES[dtype].bytes
     strides = pixel, problem.w * pixel, problem.h * problem.w * pixel
-    return TensorMap("x", dtype, dims, strides, box, pixel_box, steps, swizzle)
+    of_frame = problem.frame_c, problem.w, problem.h
+    if problem.frames is None:
+        return TensorMap("x", dtype, (*of_frame, problem.n), strides, box, pixel_box, steps, swizzle)
+    depth, volumes = problem.frames.depth, problem.n // problem.frames.images
+    all_strides = (*strides, depth * strides[-1])
+    return TensorMap("x", dtype, (*of_frame, depth, volumes), all_strides, box, pixel_box, steps, swizzle)
 
 
 def wants(*primitives: str) -> tuple[str, ...]:
     """Return the prelude's features for these primitives: load_tile_2d to load_tile_5d, multicast_tile_2d and so on,
-    store_tile_2d and so on, load_im2col_4d, multicast_im2col_4d, prefetch_map, store_writes. A page with loads includes
-    `pipeline/ring.j2` or has mbarriers of its own."""
+    store_tile_2d and so on, load_im2col_4d and 5d, multicast_im2col_4d, prefetch_map, store_writes. A page with loads
+    includes `pipeline/ring.j2` or has mbarriers of its own."""
     found = {"tensors", *primitives}
     for primitive in primitives:
         verb, _, _ = primitive.partition("_")

@@ -48,6 +48,8 @@ class Family:
     shuffles: bool = False
     # True where it adds residuals to these as well.
     adds_to_shuffled: bool = False
+    # True where it reads a convolution's `frames` where they lie.
+    reads_frames: bool = False
     # True where the cost is a time in clocks; otherwise it only orders the family's own configs.
     predicts_time: bool = True
     # The values of a config that select another kind of kernel. A search with few trials tries one of each early.
@@ -64,10 +66,15 @@ class Family:
         """Return why the family serves no problem of this kind, or None."""
         if problem.op not in self.ops:
             return f"does not serve {problem.op}"
-        if isinstance(problem, Conv2d) and problem.is_shuffled and not self.shuffles:
+        return self._why_not_convolved(problem) if isinstance(problem, Conv2d) else None
+
+    def _why_not_convolved(self, problem: Conv2d) -> str | None:
+        if problem.frames is not None and not self.reads_frames:
+            return "reads images: it has no frames of volumes"
+        if problem.is_shuffled and not self.shuffles:
             return "stores a convolution's pixels in their order: it has no pixel_shuffle and no crop"
-        if isinstance(problem, Conv2d) and problem.is_shuffled and problem.quantization.residual != "none":
-            return None if self.adds_to_shuffled else "adds no residual to a pixel_shuffle or a crop"
+        if problem.is_shuffled and problem.quantization.residual != "none" and not self.adds_to_shuffled:
+            return "adds no residual to a pixel_shuffle or a crop"
         return None
 
     def configs(self, problem: Problem, target: Target, likely: bool = False) -> Iterator[Config]:

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from qconv.errors import Infeasible
-from qconv.generator.convolution import why_not_bytes, why_not_promoted
+from qconv.generator.convolution import input_span, why_not_bytes, why_not_promoted
 from qconv.generator.cost_units import launched, of_activation
 from qconv.generator.expect.features import log
 from qconv.generator.families import Family
@@ -260,7 +260,7 @@ def plan(problem: Conv2d, config: Stem, target: Target) -> StemPlan:
 
 def _input_pixels(problem: Conv2d, config: Stem, filter_columns: int, quads: bool) -> tuple[int, int]:
     """Return the rows and columns of the input that a tile reads."""
-    rows = (config.tile_h - 1) * problem.stride[0] + (problem.r - 1) * problem.dilation[0] + 1
+    rows, _ = input_span(problem, config.tile_h, config.tile_w)
     columns = (config.tile_w - 1) * problem.stride[1] + filter_columns
     return rows, ceil_div(columns + 3, 4) * 4 if quads else columns
 

@@ -59,6 +59,9 @@ class Tcgen05Roles(Roles):
     operation: str  # template file with the products
     spelled: str  # mnemonic in PTX
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
+    border_of: str  # template file with the classes of pixels at the borders
+    fold_borders: str  # template file of the kernel that computes their offsets
+    taps_at_borders: str  # template file that adds the weights of the taps inside up
     channel_arguments: tuple[Argument, ...]
     load_channel: str = "nothing.j2"  # threads load the channels of a vector together
 
@@ -117,7 +120,13 @@ class Tcgen05Plan(SlabPlan):
     @property
     def roles(self) -> Tcgen05Roles:
         operation, spelled = "instruction/tcgen05.j2", self.instruction.mnemonic
-        return Tcgen05Roles(operation, spelled, self.borders is not None, channel_arguments(self.problem))
+        has_borders, channels = self.borders is not None, channel_arguments(self.problem)
+        at_borders = self.border_of, self.fold_borders, self.taps_at_borders
+        return Tcgen05Roles(operation, spelled, has_borders, *at_borders, channels)
+
+    @property
+    def border_of(self) -> str:
+        return "nothing.j2" if self.borders is None else "families/tcgen05/offset_at_borders.j2"
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

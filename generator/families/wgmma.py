@@ -80,6 +80,10 @@ class WgmmaRoles(Products):
     residual_as: str = "int"  # type in which the epilogue receives a residual
     residual_byte: str = ""  # function that makes it of a staged one
     tile_at_once: bool = False  # all products of a tile are in flight together
+    taps: str  # C++ expression: taps of a filter, each of which is a pixel of a frame
+    load_residual: str  # template file that reads the residuals of four channels from shared memory
+    offsets: str = "nothing.j2"  # template file with the offsets of classes of pixels
+    zeros: str = "nothing.j2"  # template file with what is asserted of them
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
     sums: Literal["in_place", "promoted"] = "in_place"
 
@@ -209,9 +213,10 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
+        copies = tensor_map.wants(f"load_im2col_{4 if self.problem.frames is None else 5}d", "load_tile_2d")
         residuals = ("warp_barrier", of_staged(self.problem).section) if self.residual_slots else ()
-        return ("warp", *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
+        classes = ("from_lane",) * (self.borders is not None)
+        return ("warp", *classes, *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
 
     @property
     def roles(self) -> WgmmaRoles:
@@ -221,8 +226,12 @@ class WgmmaPlan(SlabPlan):
             **vars(products),
             residual_in_smem=self.residual_slots > 0,
             repack=self.repack,
+            taps="R * S" if self.problem.frames is None else "FRAME_TAPS * R * S",
             residual_as=staged.ctype if self.residual_slots > 0 else self.context.residual_type,
             residual_byte=staged.function,
+            load_residual=f"families/wgmma/residual_{'inside' if self.borders is None else 'at_borders'}.j2",
+            offsets="nothing.j2" if self.borders is None else "families/wgmma/offsets_at_borders.j2",
+            zeros=f"families/wgmma/zeros_of_{self.context.x_is}.j2" if self.multiplies_by_function else "nothing.j2",
             zeros_behind=self.multiplies_by_function,
             sums="promoted" if self.problem.quantization.promoted_sums else "in_place",
         )
@@ -249,7 +258,7 @@ class WgmmaPlan(SlabPlan):
     def last_slab(self) -> int:
         """Bytes of a pixel's last slab that are multiplied. Only zeros follow them."""
         step = self.instruction.k_bytes
-        return ceil_div((self.problem.pixel_bytes - 1) % SLAB + 1, step) * step
+        return ceil_div((self.problem.frame_bytes - 1) % SLAB + 1, step) * step
 
     @property
     def multiplies_by_function(self) -> bool:
@@ -325,7 +334,7 @@ def plan(problem: Conv2d, config: Wgmma, target: Target) -> WgmmaPlan:
     if config.consumers == 1 and (config.split_pixels or config.lag):
         raise Infeasible("consumers=1: a single consumer divides no tile and is behind nobody; split_pixels=0 lag=0")
     _check_useful(problem, config)
-    slabs = ceil_div(problem.pixel_bytes, SLAB) * problem.r * problem.s
+    slabs = ceil_div(problem.frame_bytes, SLAB) * problem.taps
     chosen = slots(problem, config, slabs, target)
     shared_slots = config.weight_slots if config.split_pixels else chosen.pixels
     if config.lag >= shared_slots:
@@ -437,7 +446,7 @@ def _slab(plan: WgmmaPlan, of_consumer: int) -> float:
     # operands.
     multiplied = 8 * plan.consumers * max(of_consumer / 2, (2048 + 32 * of_consumer) / SHARED)
     # The average over the slabs of a tap, of which the last may be short.
-    whole = ceil_div(plan.problem.pixel_bytes, SLAB) * SLAB
+    whole = ceil_div(plan.problem.frame_bytes, SLAB) * SLAB
     multiplied *= (whole - SLAB + plan.last_slab) / whole
     # A slot is free once the products of the next slab have been issued.
     clocks = at_once(multiplied, fetched(plan.problem, sum(plan.tile), plan.slots), 8)
@@ -457,7 +466,7 @@ def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
     """Return the clocks to fetch one slab of `rows` pixels and channels, when `slots - 1` fetches overlap the
     multiplication."""
     clocks = slab * rows / CACHE
-    whole, rest = divmod(problem.pixel_bytes, slab)
+    whole, rest = divmod(problem.frame_bytes, slab)
     if rest:
         clocks *= (whole + (slab / rest) ** SHORT) / (whole + 1)
     return max(clocks, (LATENCY + clocks) / (slots - 1))
@@ -466,6 +475,7 @@ def fetched(problem: Conv2d, rows: int, slots: int, slab: int = 128) -> float:
 FAMILY = Family(
     ops=("conv2d",),
     shuffles=True,
+    reads_frames=True,
     config=Wgmma,
     choices=CHOICES,
     plan=plan,

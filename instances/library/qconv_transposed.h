@@ -62,6 +62,7 @@ inline KeyFields phases_of(KeyFields fields) {
     fields["pixel_shuffle"] = fields["stride"];
     fields["stride"] = fields["dilation"] = "1,1";
     fields["layout"] = "nhwc";
+    fields["frames"] = "";
     fields.erase("output_padding");
     return fields;
 }

@@ -72,6 +72,8 @@ def _plain(entry: Field[Any]) -> KeyField:
     default = entry.default
     if default is MISSING:
         return KeyField(entry.name, "integer")
+    if default is None:
+        return KeyField(entry.name, "integers", "")
     if isinstance(default, bool):
         return KeyField(entry.name, "flag", "")
     if isinstance(default, tuple):

@@ -317,6 +317,67 @@ DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6728 REDUCTION
 W_SIGNED=true SHUFFLE_H=2 SHUFFLE_W=2 CROP_TOP=1 CROP_LEFT=1 Y_H=56 Y_W=56 Y_C=64 Y_GROUP=64
 
 constexpr bool WHOLE_TILES = K % TILE_M == 0;  // whether every channel of every tile exists
+//
+//   acc = sum over r, s, c of (x - x_zero) * w, in int32
+//   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
+
+@@ 32d7ddfa in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
+@@ 7+0
+    float y_zero;
+
+@@ 321e032e in whole/simt-body-sm_90a.cu: __device__ __forceinline__ Channel load_channel(
+@@ 6+0
+    channel.top = args.top;
+    channel.y_zero = args.y_zero;
+
+@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
+@@ 10+2
+    value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
+    result = tile::rounded(value, channel.y_zero);
+
+// TMA pads with zeros, but a real zero is x_zero: the contribution of x_zero to an output depends on which of
+// its taps are inside the image. All rows whose windows are inside form one class, and every other row is its
+// own class; likewise for columns.
+template <int BEFORE, int BEHIND, int SIZE>
+struct Borders {
+    // Returns the class of a row or a column; of those past the last, that of the last.
+    static __device__ __forceinline__ int class_of(int place) {
+        const int at = place < SIZE ? place : SIZE - 1, behind = at - (SIZE - BEHIND) + 1;
+        return (at < BEFORE ? at : BEFORE) + (behind > 0 ? behind : 0);
+    }
+    // Returns a row or a column of a class.
+    static __device__ __forceinline__ int place_of(int number) {
+        return number <= BEFORE ? number : number - BEFORE - 1 + SIZE - BEHIND;
+    }
+};
+using Rows = Borders<ROWS_BEFORE, ROWS_BEHIND, OUT_H>;
+using Columns = Borders<COLUMNS_BEFORE, COLUMNS_BEHIND, OUT_W>;
+using Images = Borders<IMAGES_BEFORE, IMAGES_BEHIND, IMAGES>;  // of a volume
+constexpr int CLASSES = IMAGE_CLASSES * ROW_CLASSES * COLUMN_CLASSES;
+
+@@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
+@@ 15+2
+
+// Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
+// weights, with one thread per class and channel.
+extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(const Arguments args) {
+    const int index = tile::block_x() * FOLD_THREADS + tile::thread();
+    if (index >= CLASSES * K) return;
+    const int k = index % K, number = index / K;
+    const int first_row = Rows::place_of(number / COLUMN_CLASSES % ROW_CLASSES) * STRIDE_H - PAD_TOP;
+    const int first_column = Columns::place_of(number % COLUMN_CLASSES) * STRIDE_W - PAD_LEFT;
+    Sum sum = 0;
+    const int image = Images::place_of(number / (ROW_CLASSES * COLUMN_CLASSES));
+    const int first_frame = image * FRAME_STRIDE - FRAMES_BEFORE;
+    for (int tap = 0; tap < R * S * FRAME_TAPS; ++tap) {
+        const int frame = first_frame + tap % FRAME_TAPS * FRAME_DILATION;
+        const int row = first_row + tap / FRAME_TAPS / S * DILATION_H;
+        const int column = first_column + tap / FRAME_TAPS % S * DILATION_W;
+        if (frame < 0 || frame >= FRAMES || row < 0 || row >= IN_H || column < 0 || column >= IN_W) continue;
+        for (int c = 0; c < FRAME_C; ++c) sum += tile::load(args.w + (k * REDUCTION + tap * FRAME_C + c));
+    }
+    args.borders[index] = tile::wrapping_add(-args.x_zero * sum, tile::load(args.int32_bias + k));
+}
 
 @@ 392bf3ed in whole/simt-body-sm_90a.cu: // The kernel's only parameter.
 @@ 8+0
@@ -442,9 +503,6 @@ DILATION_W=1 PAD_TOP=3 PAD_LEFT=3 PADDED=true PIXELS=12544 REDUCTION=147 X_SIGNE
 #pragma unroll
         for (int j = 0; j < WIDTH; ++j) channels[i + j].y_zero = args.y_zero;
 
-@@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
-@@ 15+2
-
 @@ // The problem.
 IN_H=28 IN_W=28 C=128 C_GROUP=128 OUT_H=28 OUT_W=28 K=128 K_GROUP=128 R=3 S=3 STRIDE_H=1 STRIDE_W=1
 DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=6272 REDUCTION=1152 X_SIGNED=false
@@ -476,56 +534,27 @@ __device__ __forceinline__ float byte_as_float(unsigned word, int i) {
     value = tile::multiply(value, channel.inverse);
     value = tile::add(value, channel.y_zero);
 
-// TMA pads with zeros, but a real zero is x_zero: the contribution of x_zero to an output depends on which of
-// its taps are inside the image. All rows whose windows are inside form one class, and every other row is its
-// own class; likewise for columns.
-template <int BEFORE, int BEHIND, int SIZE>
-struct Borders {
-    // Returns the class of a row or a column.
-    static __device__ __forceinline__ int class_of(int place) {
-        const int behind_last = place - (SIZE - BEHIND);
-        return place < BEFORE ? place : behind_last < 0 ? BEFORE : BEFORE + 1 + behind_last;
-    }
-    // Returns a row or a column of a class.
-    static __device__ __forceinline__ int place_of(int number) {
-        return number <= BEFORE ? number : number - BEFORE - 1 + SIZE - BEHIND;
-    }
-};
-using Rows = Borders<ROWS_BEFORE, ROWS_BEHIND, OUT_H>;
-using Columns = Borders<COLUMNS_BEFORE, COLUMNS_BEHIND, OUT_W>;
+@@ 46ebc331 in shared.cu: // TMA pads with zeros, but a real zero is x_zero: the contribution of x_zero to an output depends on which of
+@@ 18+2
+constexpr int CLASSES = ROW_CLASSES * COLUMN_CLASSES;
 
 // Returns the class of a pixel, or -1 if all of its taps are inside the image.
 __device__ __forceinline__ int border_of(int pixel) {
-    const int row = pixel / OUT_W % OUT_H, column = pixel % OUT_W;
+    const unsigned of_row = static_cast<unsigned>(pixel) / OUT_W;  // which divides in fewer instructions
+    const int row = static_cast<int>(of_row % OUT_H), column = pixel - static_cast<int>(of_row) * OUT_W;
     const bool inside = row >= ROWS_BEFORE && row < OUT_H - ROWS_BEHIND && column >= COLUMNS_BEFORE &&
                         column < OUT_W - COLUMNS_BEHIND;
     return inside ? -1 : Rows::class_of(row) * COLUMN_CLASSES + Columns::class_of(column);
 }
 
-// Returns the parameters of channel `k` for a pixel of class `border`.
-__device__ __forceinline__ Channel with_offset_of(
-    const Arguments& args, const Channel& inner, int border, int k) {
-    Channel channel = inner;
-    if (border >= 0) channel.offset = tile::load(args.borders + border * K + (k < K ? k : K - 1));
-    return channel;
-}
-
-// Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
-// weights, with one thread per class and channel.
-extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold_borders(const Arguments args) {
-    const int index = tile::block_x() * FOLD_THREADS + tile::thread();
-    if (index >= ROW_CLASSES * COLUMN_CLASSES * K) return;
-    const int k = index % K, number = index / K;
-    const int first_row = Rows::place_of(number / COLUMN_CLASSES) * STRIDE_H - PAD_TOP;
-    const int first_column = Columns::place_of(number % COLUMN_CLASSES) * STRIDE_W - PAD_LEFT;
-    Sum sum = 0;
+@@ 700805ba in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
+@@ 10+8
     for (int tap = 0; tap < R * S; ++tap) {
         const int row = first_row + tap / S * DILATION_H, column = first_column + tap % S * DILATION_W;
         if (row < 0 || row >= IN_H || column < 0 || column >= IN_W) continue;
         for (int c = 0; c < C; ++c) sum += tile::load(args.w + (k * REDUCTION + tap * C + c));
-    }
+@@ 19+1
     args.borders[index] = -args.x_zero * sum;
-}
 //
 //   acc = sum over r, s, c of x * w, in float32, in the kernel's own order
 //   v   = (acc + bias[k]) * multiplier[k]

@@ -27,6 +27,7 @@ SUBJECTS = {
     "generator/test_cheapest.py": "the default, out of the spaces of all families",
     "generator/test_compiles.py": "every family's kernels, for every target",
     "generator/test_cost.py": "the cost models of all families, which have to agree",
+    "templates/test_frames.py": "the pages of wgmma and halo that read the frames of volumes",
     "generator/test_golden.py": "every family's reviewed sources",
     "generator/test_nvidia_code.py": "what ptxas makes of every family's kernels",
     "generator/test_same_code.py": "that two sources compile to the same machine code",

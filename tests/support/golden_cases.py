@@ -50,6 +50,8 @@ STEM = Conv2d(1, 224, 224, 3, 64, 7, 7, stride=(2, 2), pad=(3, 3, 3, 3))
 BODY = Conv2d(8, 28, 28, 128, 128, 3, 3, pad=(1, 1, 1, 1))
 ODD = Conv2d(2, 9, 5, 21, 33, 2, 5, stride=(1, 2), dilation=(2, 1), pad=(0, 2, 1, 2), groups=3)
 PHASES = ConvTranspose2d(8, 28, 28, 128, 64, 4, 4, stride=2, pad=1).phases
+# 3x3x3 over two volumes of eight frames of 128 channels.
+VOLUMES = Conv2d(16, 28, 28, 384, 128, 3, 3, pad=(1, 1, 1, 1), frames=(8, 8, 3, 1, 1, 1))
 GROUPED = Conv2d(1, 14, 14, 64, 96, 3, 3, pad=(1, 1, 1, 1), groups=8)
 SQUEEZE = Conv2d(2, 1, 1, 960, 240, 1, 1)
 DEPTHWISE = Conv2d(1, 56, 56, 48, 48, 3, 3, pad=(1, 1, 1, 1), groups=48)
@@ -116,6 +118,16 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "mma-phases-gfx1100.hip": (conv(PHASES, BIASED), "gfx1100", None),
     "wgmma-phases-sm_90a.cu": (conv(PHASES, BIASED), "sm_90a", LARGE_TILE),
     "halo-phases-sm_90a.cu": (conv(PHASES, BIASED), "sm_90a", WORDS),
+    "wgmma-frames-sm_90a.cu": (
+        conv(replace(VOLUMES, k=192), replace(EVERYTHING, w_zero_point=False)),
+        "sm_90a",
+        LARGE_TILE,
+    ),
+    "halo-frames-sm_90a.cu": (
+        conv(replace(VOLUMES, c=192, k=64), replace(EVERYTHING, w_zero_point=False)),
+        "sm_90a",
+        Halo(14, 3, 64),
+    ),
     "simt-body-gfx942.hip": (conv(BODY, BIASED), "gfx942", WIDE),
     "simt-stem-everything-gfx90a.hip": (conv(STEM, EVERYTHING), "gfx90a", SQUARE),
     "simt-grouped-float32-gfx1100.hip": (conv(GROUPED, REAL), "gfx1100", FEW),

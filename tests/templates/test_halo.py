@@ -11,6 +11,7 @@ from mostly_slow import mostly_slow
 
 from qconv import Conv2d, Quantization, generator
 from qconv.device import Device
+from qconv.device.cpu import CpuDevice
 from qconv.errors import Infeasible
 from qconv.generator.families.halo.config import Halo
 from qconv.generator.families.halo.plan import HaloPlan
@@ -193,7 +194,7 @@ LEFT_OUT = {
     "the order of the weights' rows": LeftOut(
         "staged", "return row / 16 * 16 + row % 8 * 2 + row % 16 / 8;", "return row;", WRONG
     ),
-    "the class of a pixel": LeftOut("borders", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
+    "the class of a pixel": LeftOut("borders", "Rows::class_of(row)", "Rows::class_of(OUT_H / 2 + 0 * row)", WRONG),
     "where an instruction's pixels begin": LeftOut("pixel rows", "8 * i * NEXT_ROW + pixel", "pixel", WRONG),
     "how far they lie from each other": LeftOut("pixel rows, strides", "8 * i * NEXT_ROW", "8 * i * WINDOW_W", WRONG),
     "which filters pixels are multiplied by": LeftOut("pixel rows", "slab * TILE_M * ROW + c", "c", WRONG),
@@ -223,7 +224,10 @@ LEFT_OUT = {
         "whose address is in shared memory",
     ),
     "the class of a pixel of an instruction's rows": LeftOut(
-        "pixel rows, borders", "border_of(row * OUT_W + column)", "border_of(fragment.row * OUT_W + column)", WRONG
+        "pixel rows, borders",
+        "channels.at(fragment.row + e * ProductRows::DOWN, e",
+        "channels.at(fragment.row, e",
+        WRONG,
     ),
     "the last step that is not zeros": LeftOut(
         "pixel rows, strides", "c >= LAST_ROW) continue", "c >= 64) continue", WRONG
@@ -363,6 +367,15 @@ def test_what_it_does_not_serve(change: dict[str, object], says: str) -> None:
     problem = Conv2d(1, 8, 8, 32, 32, 3, 3, pad=1)
     with pytest.raises(Infeasible, match=says):
         plan_of(replace(problem, **change))  # type: ignore[arg-type]
+
+
+def test_offsets_of_channels_past_the_last_are_not_read() -> None:
+    check(PLANS["pixel rows, borders"], "address", LATE)
+
+
+def test_rows_at_the_end_have_offsets_of_their_own() -> None:
+    plan = plan_of(Conv2d(1, 9, 11, 16, 24, 5, 5, pad=2, quantization=EVERYTHING), rows=4)
+    check_exact(plan, CpuDevice(TARGET), 0)
 
 
 def test_configs_that_make_no_sense() -> None:

@@ -65,6 +65,11 @@ def test_how_much_of_the_last_slab_is_multiplied(c: int, multiplied: int) -> Non
     assert plan_of(Conv2d(2, 7, 7, c, 264, 2, 2)).last_slab == multiplied
 
 
+def test_offsets_of_channels_past_the_last_are_not_read() -> None:
+    problem = Conv2d(1, 7, 7, 16, 21, 3, 3, pad=1, quantization=EVERYTHING)
+    check(plan_of(problem, consumers=1, lag=0), "address", LATE)
+
+
 LEFT_OUT = {
     "the wait for weights": LeftOut("channels", "            weight_ring.wait(weights_at);\n", "", f"bytes|{WRONG}"),
     "the wait for pixels": LeftOut("channels", "            pixel_ring.wait(pixels_at);\n", "", f"bytes|{WRONG}"),
@@ -128,7 +133,7 @@ LEFT_OUT = {
         "two residuals", "(PIXEL_RINGS > 1 ? consumer : 0) * TILE_N;", "0;", WRONG
     ),
     "the swizzle of residuals": LeftOut("residuals", "channel / 16 ^ pixel % 8", "channel / 16", WRONG),
-    "the class of a pixel": LeftOut("pixels", "if (border >= 0) channel.offset", "if (false) channel.offset", WRONG),
+    "the class of a pixel": LeftOut("pixels", "if (first < 0) return;", "if (first < K) return;", WRONG),
 }
 
 

@@ -9,6 +9,7 @@ from qconv.generator.families.halo import config, cost, plan, split
 FAMILY = Family(
     ops=("conv2d",),
     shuffles=True,
+    reads_frames=True,
     config=config.Halo,
     choices=config.CHOICES,
     plan=plan.plan,

@@ -79,6 +79,8 @@ def why_none(problem: Conv2d, target: Target) -> str | None:
         return reason
     if t.x.bytes > 1 and is_gathered(problem):
         return f"c={problem.c} of {t.x.name}: lanes bring pixels of bytes; pad them to whole 16 bytes, or use mma"
+    if problem.frames is not None and is_gathered(problem):
+        return f"c={problem.frame_c} of a frame: lanes bring pixels of images; pad them to whole 16 bytes"
     tiled = reshaped(problem)
     if not is_gathered(tiled) or target.warpgroup is None or not target.tensor_maps:
         return wgmma.why_none(tiled, target)

@@ -57,7 +57,7 @@ def _first(plan: HaloPlan) -> float:
 
 def _filled_rows(plan: HaloPlan, slabs_bytes: int) -> float:
     """Rows of the last slab, if it is wider than the channels that are left for it."""
-    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.reshaped.pixel_bytes % plan.windows.row else 0
+    return slabs_bytes / (plan.windows.row * plan.windows.slabs) if plan.windows.pixel % plan.windows.row else 0
 
 
 def _tile(plan: HaloPlan) -> float:
@@ -80,7 +80,7 @@ def _copied(plan: HaloPlan) -> float:
         return windows.count * _brought(plan)
     if not windows.skips:
         return _filled_rows(plan, windows.bytes) * FILLED_PIXEL
-    pixel = FILLED_PIXEL_OF_STRIDE if plan.reshaped.pixel_bytes % windows.row else PIXEL_OF_STRIDE
+    pixel = FILLED_PIXEL_OF_STRIDE if windows.pixel % windows.row else PIXEL_OF_STRIDE
     return windows.count * windows.slabs * max(COPY_OF_STRIDE, windows.rows * windows.columns * pixel)
 
 

@@ -16,7 +16,7 @@ from math import gcd, prod
 from typing import ClassVar, TypeVar
 
 from qconv.generator import tensor_map
-from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
+from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
 from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.families.halo.config import (
     CHOICES,
@@ -32,6 +32,7 @@ from qconv.generator.families.halo.config import (
 from qconv.generator.families.halo.windows import COLUMNS, REPEATS, STEP, MergedColumns, Windows, is_gathered, reshaped
 from qconv.generator.persistent import (
     MBARRIER_BYTES,
+    Borders,
     ImageTiles,
     PersistentPlan,
     Products,
@@ -100,29 +101,32 @@ def tile_map(problem: Conv2d, config: Halo, array: str, rows: int) -> TensorMap:
     return tensor_map.of_outputs(problem, array, element.name, box, swizzle=swizzle)
 
 
-def slots(problem: Conv2d, config: Halo, target: Target) -> int:
-    """Return the slots of the ring: as many as weights and outputs leave room for."""
-    of_slot = smem_bytes(problem, config, 1) - smem_bytes(problem, config, 0)
-    left = target.smem_bytes - smem_bytes(problem, config, 0)
+def slots(problem: Conv2d, config: Halo, target: Target, classes: int) -> int:
+    """Return the slots of the ring: as many as weights, offsets and outputs leave room for."""
+    of_slot = smem_bytes(problem, config, 1, classes) - smem_bytes(problem, config, 0, classes)
+    left = target.smem_bytes - smem_bytes(problem, config, 0, classes)
     # The mbarriers of a slot are a few bytes, but may begin another 1024 bytes.
     windows = Windows.of(problem, config.rows).count
     found, least = min(MOST_SLOTS * windows, (left - REPEATS) // of_slot), windows + 1
     if found < least:
-        at_most(smem_bytes(problem, config, least), target.smem_bytes, f"bytes of shared memory on {target.name}")
+        at_most(
+            smem_bytes(problem, config, least, classes), target.smem_bytes, f"bytes of shared memory on {target.name}"
+        )
         found = least
     return found
 
 
-def smem_bytes(problem: Conv2d, config: Halo, slots: int) -> int:
+def smem_bytes(problem: Conv2d, config: Halo, slots: int, classes: int) -> int:
     """Bytes of shared memory: weights, windows with their residuals, staged outputs, the sums that other blocks send,
-    and mbarriers."""
+    the offsets of classes of pixels, and mbarriers."""
     tile = COLUMNS * config.rows * config.channels
     window = Windows.of(problem, config.rows).room + tile * is_residual_staged(problem, config.cluster_blocks)
     staged = config.consumers * tile * is_staged(problem) // config.cluster_blocks
     exchanged = config.consumers * tile * SUM_BYTES * (config.cluster_blocks > 1)
     mbarriers = 2 * slots + 1 + config.consumers * (3 if config.cluster_blocks > 1 else 1)
     weights = ceil_div(weight_bytes(problem, config), REPEATS) * REPEATS
-    whole = weights + slots * window + staged + exchanged + mbarriers * MBARRIER_BYTES
+    offsets = classes * config.channels * SUM_BYTES
+    whole = weights + slots * window + staged + exchanged + offsets + mbarriers * MBARRIER_BYTES
     return ceil_div(whole, REPEATS) * REPEATS
 
 
@@ -141,11 +145,14 @@ class HaloRoles(Products):
     split: bool = False  # whether the blocks of a cluster compute a tile together
     residual_in_smem: bool = False  # whether residuals come with the window
     tile_at_once: bool = True  # whether all products of a tile are in flight together
+    slabs: str = "SLABS"  # C++ constant: slabs of a pixel's channels in an image, or in a frame
+    channels: str = "PART_C"  # C++ constant: these channels
     product_rows: str = "families/halo/channel_rows.j2"
     produce_windows: str = "families/halo/copies.j2"
     gather_windows: str = "families/halo/gather_words.j2"  # how lanes bring a window, where TMA does not
     residuals: str = "families/halo/no_residuals.j2"
-    borders_file: str = "families/halo/no_borders.j2"
+    outputs: str = "families/halo/outputs.j2"
+    offsets: str = "nothing.j2"
     write_sums: str
     stage_tile: str = "families/halo/stage_channel_rows.j2"
     filter: str = "families/halo/filter.j2"
@@ -290,7 +297,9 @@ class HaloPlan(PersistentPlan):
         overlap = ("overlap",) if self.overlaps else ()
         # A producer that writes windows fences them for `wgmma`.
         gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
-        copies = tensor_map.wants(*("load_tile_4d",) * (not self.gathers), "load_tile_2d", *stores)
+        pixels = (f"load_tile_{4 if self.problem.frames is None else 5}d",) * (not self.gathers)
+        of_residuals = ("load_tile_4d",) * self.residual_in_smem
+        copies = tensor_map.wants(*pixels, *of_residuals, "load_tile_2d", *stores)
         return ("warp", "warp_barrier", "registers", *gathering, *staging, *residuals, *overlap, *copies)
 
     @property
@@ -305,10 +314,13 @@ class HaloPlan(PersistentPlan):
             split=self.config.cluster_blocks > 1,
             residual_in_smem=self.residual_in_smem,
             product_rows=f"families/halo/{rows}_rows.j2",
+            slabs="SLABS" if self.problem.frames is None else "FRAME_SLABS",
+            channels="PART_C" if self.problem.frames is None else "FRAME_C",
             produce_windows=f"families/halo/{'gather' if self.gathers else 'copies'}.j2",
             gather_windows=f"families/halo/gather_{'copies' if self.copies else 'words'}.j2",
             residuals=f"families/halo/{self._residuals}.j2",
-            borders_file=f"families/{'halo/no_borders' if self.borders is None else 'wgmma/borders'}.j2",
+            outputs=f"families/halo/outputs{'' if self.borders is None else '_at_borders'}.j2",
+            offsets="nothing.j2" if self.borders is None else "families/halo/offsets_of_classes.j2",
             write_sums=file_of_outputs(self.staged),
             stage_tile=f"families/halo/stage_{rows}_rows.j2",
             filter=f"families/halo/filter{'_of_columns' * merges}.j2",
@@ -319,12 +331,15 @@ class HaloPlan(PersistentPlan):
         )
 
     @property
+    def taps_at_borders(self) -> str:
+        return super().taps_at_borders if self.merged_columns is None else "families/halo/taps_of_columns.j2"
+
+    @property
     def _prepare_kernels(self) -> tuple[str, ...]:
         by_bytes = self.gathers or self.merged_columns is not None
         repack = "families/halo/repack_bytes.j2" if by_bytes else self.repack
         fold = ("convolution/fold.j2",) * self.problem.quantization.x_zero_point
-        borders = ("families/wgmma/fold_borders.j2",) * (self.borders is not None)
-        return (repack, *fold, *borders)
+        return (repack, *fold, self.fold_borders)
 
     @property
     def _residuals(self) -> str:
@@ -398,6 +413,7 @@ class HaloPlan(PersistentPlan):
             Constant("ROW", windows.row, "bytes of a pixel in a slab"),
             Constant("LAST_ROW", windows.last_row, "bytes of a pixel that are multiplied in its last slab"),
             Constant("SLABS", windows.slabs, "slabs per pixel"),
+            *((Constant("FRAME_SLABS", windows.frame_slabs, "of a frame"),) * (self.problem.frames is not None)),
         )
 
     @property
@@ -448,14 +464,15 @@ def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multip
     """Return a plan whose blocks multiply `multiplied` each; `resident` blocks or clusters run at the same time."""
     instruction = warpgroup_of(problem, target, why_none(problem, target))
     check_useful(multiplied, config)
-    windows = slots(multiplied, config, target)
+    classes = Borders.of(problem).classes if pads_with_zero_point(problem) else 0
+    windows = slots(multiplied, config, target, classes)
     made = kind(
         problem=problem,
         config=config,
         target=target,
         instruction=instruction,
         slots=windows,
-        smem_bytes=smem_bytes(multiplied, config, windows),
+        smem_bytes=smem_bytes(multiplied, config, windows, classes),
         **vars(ImageTiles.of(reshaped(problem), config.rows, COLUMNS, config.channels, resident)),
     )
     made.check_sizes(made.pixels)
@@ -475,5 +492,5 @@ def features(plan: HaloPlan) -> dict[str, float]:
         "channels": filled(problem.k, config.channels),
         "products": log(plan.products),
         "slots": log(plan.slots),
-        "zeros": float(plan.windows.row - plan.reshaped.pixel_bytes),
+        "zeros": float(plan.windows.row - plan.windows.pixel),
     }

@@ -83,6 +83,8 @@ def part_of(problem: Conv2d, split: int) -> Conv2d:
 def why_none(problem: Conv2d, target: Target) -> str | None:
     if (reason := halo_config.why_none(problem, target)) is not None:
         return reason
+    if problem.frames is not None:
+        return "a cluster divides the channels of images, and no frames; halo serves it"
     if not target.clusters:
         return f"{target.name} has no clusters of blocks; halo serves it"
     if is_gathered(reshaped(problem)):

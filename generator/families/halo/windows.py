@@ -27,7 +27,7 @@ REPEATS = 1024
 
 def is_gathered(problem: Conv2d) -> bool:
     """True if lanes bring the pixels: TMA copies only whole chunks."""
-    return problem.pixel_bytes % CHUNK > 0
+    return problem.frame_bytes % CHUNK > 0
 
 
 @dataclass(frozen=True)
@@ -44,9 +44,10 @@ class Windows:
     row_step: int  # of the input, from one row of a window to the next
     down: int  # windows, one for each remainder of rows
     across: int  # and one for each remainder of columns
-    pixel: int  # bytes of one
+    pixel: int  # bytes of one of a frame
     row: int  # bytes of a pixel in a slab
-    slabs: int  # of a pixel's channels
+    frames: int  # whose pixels are an image's
+    frame_slabs: int  # of a pixel's channels in a frame
     strided: bool  # whether the taps of neighbouring outputs lie a stride apart
     skips: bool  # whether a window skips columns
 
@@ -63,22 +64,28 @@ class Windows:
             row_step=row_step,
             down=remainders if row_step > 1 else 1,
             across=_remainders(problem.s, dilation_w, stride_w),
-            pixel=problem.pixel_bytes,
-            row=next((row for row in ROWS if row >= problem.pixel_bytes), ROWS[-1]),
-            slabs=ceil_div(problem.pixel_bytes, ROWS[-1]),
+            pixel=problem.frame_bytes,
+            row=next((row for row in ROWS if row >= problem.frame_bytes), ROWS[-1]),
+            frames=1 if problem.frames is None else problem.frames.taps,
+            frame_slabs=ceil_div(problem.frame_bytes, ROWS[-1]),
             strided=problem.stride != (1, 1) and problem.r * problem.s > 1,
             skips=stride_w > 1 and problem.r * problem.s > 1,
         )
 
     @property
+    def slabs(self) -> int:
+        """Slabs of the pixels of all frames."""
+        return self.frames * self.frame_slabs
+
+    @property
     def last_row(self) -> int:
         """Bytes of a pixel that are multiplied in its last slab: zeros lie behind them."""
-        return ceil_div(self.pixel - (self.slabs - 1) * self.row, STEP) * STEP
+        return ceil_div(self.pixel - (self.frame_slabs - 1) * self.row, STEP) * STEP
 
     @property
     def steps(self) -> int:
         """Instructions per tap and 64 rows of the product."""
-        return ((self.slabs - 1) * self.row + self.last_row) // STEP
+        return self.frames * ((self.frame_slabs - 1) * self.row + self.last_row) // STEP
 
     @property
     def count(self) -> int:
@@ -118,7 +125,7 @@ def reshaped(problem: Conv2d) -> Conv2d:
     if (merged := MergedColumns.of(problem)) is not None:
         return merged.reshaped
     is_pointwise = problem.r * problem.s == 1 and problem.stride == (1, 1) and not any(problem.pad)
-    if not is_pointwise or problem.pixels % COLUMNS or problem.is_shuffled:
+    if not is_pointwise or problem.pixels % COLUMNS or problem.is_shuffled or problem.frames is not None:
         return problem
     return replace(problem, n=1, h=problem.pixels // COLUMNS, w=COLUMNS)
 
@@ -136,7 +143,8 @@ class MergedColumns:
         """Return None where columns stay apart."""
         columns = problem.stride[1]
         is_possible = columns > 1 and problem.dilation[1] == 1 and problem.w % columns == 0
-        if not is_possible or problem.groups > 1 or problem.layout != "nhwc" or problem.quantization.types.x.bytes > 1:
+        is_plain = problem.groups == 1 and problem.frames is None and problem.layout == "nhwc"
+        if not is_possible or not is_plain or problem.quantization.types.x.bytes > 1:
             return None
         left = ceil_div(problem.pad[1], columns)
         taps = ceil_div(left * columns - problem.pad[1] + problem.s, columns)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from qconv.arithmetic.epilogue import computed
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.ops.frames import beside_each_other
 from qconv.ops.pixel_shuffle import to_channels
 from qconv.ops.window import Windows, gathered, rows_of, sums
 from qconv.sampling import calibration, operands
@@ -85,7 +86,7 @@ class Attempt:
             x, read = (), self.given.read_by(self.seen)
         else:
             x = (self._x(int(x_zero), w_zero),)
-            read = rows_of(x[0], p.layout, self.seen.reads)
+            read = rows_of(beside_each_other(p, x[0], x_zero), p.layout, self.seen.reads)
         gathered_x = gathered(self.seen, read, int(x_zero))
         w = self._w(w_zero)
         acc = self._acc(gathered_x, w)

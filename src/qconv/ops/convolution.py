@@ -17,6 +17,7 @@ from qconv.blas import one_thread
 from qconv.dtypes import ElementType
 from qconv.op import Array, Op, Option, Sample, read_key
 from qconv.ops.draft import draw_layer
+from qconv.ops.frames import beside_each_other
 from qconv.ops.pixel_shuffle import to_channels, to_pixels
 from qconv.ops.window import Windows, windows
 from qconv.problem.convolution import FLAGS, LAYOUTS, Conv2d, read_conv2d
@@ -40,7 +41,7 @@ _SIZES = {
     "s": "filter width",
 }
 _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
-_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout", "pixel_shuffle", "crop")
+_GEOMETRY = ("stride", "dilation", "pad", "groups", "layout", "pixel_shuffle", "crop", "frames")
 OPTIONS = (
     *(Option(name, says, "integer", required=True) for name, says in _SIZES.items()),
     Option("stride", "One, or vertical,horizontal. Default 1.", "extents"),
@@ -49,6 +50,7 @@ OPTIONS = (
     Option("groups", "Default 1; as many as channels for depthwise.", "integer"),
     Option("pixel_shuffle", "Channels become blocks of one, or down,across, pixels. Default 1.", "extents"),
     Option("crop", "Outputs removed: one, or top,left,bottom,right. Default 0.", "extents"),
+    Option("frames", "Of volumes: images,depth,taps,stride,dilation,before. Default: images.", "extents"),
     Option("layout", "Layout of activations; weights are KRSC or KCRS. Default nhwc.", choices=LAYOUTS),
     Option(
         "x_type",
@@ -213,6 +215,7 @@ def _add_products(acc: Array, window: Array, w: Array) -> None:
 def conv2d(problem: Conv2d, x: Array, w: Array, parameters: Parameters, residual: Array | None = None) -> Array:
     """Return the outputs of a convolution. Each core takes a few images at a time, so that they stay in the cache from
     step to step."""
+    x = beside_each_other(problem, x, parameters.x_zero_point)
     images = max(1, AT_A_TIME // (problem.oh * problem.ow * problem.k))
 
     def of_images(begin: int) -> Array:

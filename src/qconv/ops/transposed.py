@@ -19,7 +19,7 @@ from qconv.problem.convolution import (
 from qconv.problem.transposed import PLURAL, SIZES, ConvTranspose2d
 
 # Options of a convolution that this op lacks: its channels are last, and the shuffle and the crop follow.
-_WITHOUT = ("layout", "pixel_shuffle", "crop")
+_WITHOUT = ("layout", "pixel_shuffle", "crop", "frames")
 OUTPUT_PADDING = Option("output_padding", "More outputs at the end: one, or down,right. Default 0.", "extents")
 OPTIONS = (*(option for option in convolution.OPTIONS if option.name not in _WITHOUT), OUTPUT_PADDING)
 _GEOMETRY = tuple(name for name, _, _ in PLURAL)

@@ -38,6 +38,8 @@ class Chain(Problem):
                 raise ValueError(f"{name} has layout={problem.layout}: convolutions in one kernel take and give nhwc")
             if problem.is_shuffled:
                 raise ValueError(f"{name}={problem.key} shuffles or crops its output: run that convolution by itself")
+            if problem.frames is not None:
+                raise ValueError(f"{name}={problem.key} reads the frames of volumes: run that convolution by itself")
         for producer, consumer in pairwise(self.LAYERS):
             self._check_link(producer, consumer)
         self._name(BETWEEN.join(map(str, self.layers.values())))

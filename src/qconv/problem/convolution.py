@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property, lru_cache
+from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from qconv.arithmetic.mode import Mode
@@ -22,6 +23,7 @@ from qconv.op import (
     read_integer,
     several,
 )
+from qconv.problem.frames import Frames
 
 LAYOUTS = ("nhwc", "nchw")
 # The fields that are several numbers, with how many and the least.
@@ -41,7 +43,10 @@ class Conv2d(Problem):
 
     With `pixel_shuffle` (down, across), each pixel of the convolution becomes a block of down x across pixels of the
     output: in each group, the channels of the block's first pixel come first, row by row. `crop` (top, left, bottom,
-    right) removes pixels from the edges of that output. So all phases of a transposed convolution are one problem."""
+    right) removes pixels from the edges of that output. So all phases of a transposed convolution are one problem.
+
+    With `frames`, `x` is volumes, each of NHWC frames, and the channels of an image are those of several frames side by
+    side. So a filter of three axes is one problem, without a copy of its input."""
 
     op: ClassVar[str] = "conv2d"
     n: int
@@ -58,6 +63,7 @@ class Conv2d(Problem):
     layout: str = "nhwc"
     pixel_shuffle: tuple[int, int] = (1, 1)
     crop: tuple[int, int, int, int] = (0, 0, 0, 0)
+    frames: Frames | None = None
     quantization: Quantization = field(default_factory=Quantization)
     key: str = field(init=False, repr=False)
     _hash: int = field(init=False, repr=False)
@@ -80,6 +86,7 @@ class Conv2d(Problem):
             layout: str = "nhwc",
             pixel_shuffle: int | tuple[int, int] = 1,
             crop: int | tuple[int, int, int, int] = 0,
+            frames: Sequence[int] | None = None,
             quantization: Quantization = ...,
         ) -> None: ...
 
@@ -91,6 +98,8 @@ class Conv2d(Problem):
         check_choice("layout", self.layout, LAYOUTS)
         if not isinstance(self.quantization, Quantization):
             raise ValueError(f"quantization={self.quantization!r} must be a qconv.Quantization")
+        if self.frames is not None:
+            object.__setattr__(self, "frames", Frames.checked(self.frames))
         self._check_geometry()
         self._name(_key(self))
 
@@ -113,6 +122,7 @@ class Conv2d(Problem):
                     f"only {padded}; pad more or use a smaller {filter_name} or dilation"
                 )
         self._check_shuffle()
+        self._check_frames()
         self._check_offsets()
         self._check_sums()
 
@@ -135,13 +145,25 @@ class Conv2d(Problem):
                     f"most {whole - 1} can be removed"
                 )
 
+    def _check_frames(self) -> None:
+        if self.frames is None:
+            return
+        if self.layout != "nhwc" or self.groups != 1:
+            raise ValueError(
+                f"layout={self.layout!r} and groups={self.groups} with frames: only nhwc and one group have them; copy "
+                "the frames of an image side by side"
+            )
+        for name, size, part in (("n", self.n, "images"), ("c", self.c, "taps")):
+            if size % getattr(self.frames, part):
+                raise ValueError(f"{name}={size} is no multiple of frames.{part}={getattr(self.frames, part)}")
+
     def _check_sums(self) -> None:
         """Check that all elements can be counted, and that sums of integers do not overflow."""
         images = "split n" if self.n > 1 else "split the image into strips of rows"
         outputs = images if self.k == 1 else "split n or k" if self.n > 1 else "split k"
         of_images = TooManyImages if self.n > 1 else ValueError
         for has, count, remedy, kind in (
-            ("the input has", self.n * self.h * self.w * self.c, images, of_images),
+            ("the input has", max(self.n * self.h * self.w * self.c, prod(self.x_shape)), images, of_images),
             ("the output has", self.n * self.oh * self.ow * self.k, outputs, of_images),
             ("the weights have", self.k * self.reduction, "split k", ValueError),
         ):
@@ -233,7 +255,19 @@ class Conv2d(Problem):
 
     @property
     def x_shape(self) -> tuple[int, ...]:
-        return self._laid_out(self.h, self.w, self.c)
+        if self.frames is None:
+            return self._laid_out(self.h, self.w, self.c)
+        return (self.n // self.frames.images * self.frames.depth, self.h, self.w, self.frame_c)
+
+    @property
+    def frame_c(self) -> int:
+        """Return the channels of a frame, or of an image without frames."""
+        return self.c if self.frames is None else self.c // self.frames.taps
+
+    @property
+    def stacked(self) -> Conv2d:
+        """Return the same convolution of images whose frames lie side by side."""
+        return self if self.frames is None else replace(self, frames=None)
 
     @property
     def w_shape(self) -> tuple[int, ...]:
@@ -273,12 +307,28 @@ class Conv2d(Problem):
         """Bytes of an input pixel."""
         return self.c * self.quantization.types.x.bytes
 
+    @property
+    def frame_bytes(self) -> int:
+        """Bytes of a pixel of a frame."""
+        return self.frame_c * self.quantization.types.x.bytes
+
+    @property
+    def x_bytes(self) -> int:
+        """Bytes of the input, without frames that no image has."""
+        read = self.n if self.frames is None else self.n // self.frames.images * self.frames.seen
+        return read * self.h * self.w * self.frame_bytes
+
+    @property
+    def taps(self) -> int:
+        """Return the pixels of frames that a filter covers."""
+        return self.r * self.s * (1 if self.frames is None else self.frames.taps)
+
     @cached_property
     def io_bytes(self) -> int:
         t = self.quantization.types
         of_output = t.y.bytes + (t.residual.bytes if t.residual else 0)
-        x_bytes, w_bytes = self.n * self.h * self.w * self.pixel_bytes, self.k * self.reduction * t.w.bytes
-        return x_bytes + w_bytes + self.pixels * self.k * of_output
+        w_bytes = self.k * self.reduction * t.w.bytes
+        return self.x_bytes + w_bytes + self.pixels * self.k * of_output
 
     @property
     def extents(self) -> dict[str, int]:
@@ -307,6 +357,7 @@ class Conv2d(Problem):
             self.r * self.s > 1,
             self.stride,
             *((self.pixel_shuffle,) if self.is_shuffled else ()),
+            *((self.frames.taps, self.frames.stride) if self.frames is not None else ()),
         )
 
     @property
@@ -351,6 +402,8 @@ def _key(problem: Conv2d) -> str:
         values = getattr(problem, name)
         if any(value != least for value in values):
             parts.append(f"{name}={','.join(map(str, values))}")
+    if problem.frames is not None:
+        parts.append(f"frames={','.join(map(str, problem.frames))}")
     if problem.groups != 1:
         parts.append(f"groups={problem.groups}")
     if problem.layout != "nhwc":
@@ -387,11 +440,12 @@ def read_conv2d(key: str, given: dict[str, str | bool], others: tuple[str, ...] 
     for name, _, _ in PLURAL:
         if name in given:
             sizes[name] = read_several(name, given.pop(name))
+    frames = read_several("frames", given.pop("frames")) if "frames" in given else None
     layout = str(given.pop("layout", "nhwc"))
     quantization = read_quantization(given)
     plural = (name for name, _, _ in PLURAL)
-    check_nothing_left(key, given, (*_SIZES, "groups", *plural, "layout", *QUANTIZED, *_MODES, *others))
-    return Conv2d(layout=layout, quantization=quantization, **sizes)  # type: ignore[arg-type]
+    check_nothing_left(key, given, (*_SIZES, "groups", *plural, "frames", "layout", *QUANTIZED, *_MODES, *others))
+    return Conv2d(layout=layout, frames=frames, quantization=quantization, **sizes)  # type: ignore[arg-type]
 
 
 def read_quantization(given: dict[str, str | bool]) -> Quantization:

@@ -64,6 +64,8 @@ class PooledConv2d(Conv2d):
             raise ValueError(f"layout={self.layout}: a convolution and the pool behind it take and give nhwc")
         if self.is_shuffled:
             raise ValueError(f"{self.key}: a pool follows an output as it lies, without pixel_shuffle and crop")
+        if self.frames is not None:
+            raise ValueError(f"{self.key}: a convolution of frames has no pool behind it; run the two by themselves")
         if q.out_type not in BYTES:
             raise ValueError(f"out_type={q.out_type}: a pool behind a convolution takes {' or '.join(BYTES)}")
         if q.residual != "none":

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch._dispatch.python import enable_python_dispatcher
 
-from qconv.network.layers.frames import Frames
+from qconv.network.layers.frames import CopiedFrames
 from qconv.network.layers.volume import Images, Volume
 from qconv.torch.pattern import REPLACES, Unmatched
 
@@ -78,20 +78,21 @@ class VolumeNodes:
         with enable_python_dispatcher():
             return of_volume.flatten(3, 4) if self.volume.is_of_time else of_volume.permute(FRAMES_FIRST).flatten(0, 1)
 
-    def _beside(self, x: Any, frames: Frames) -> Any:
+    def _beside(self, x: Any, copied: CopiedFrames) -> Any:
         """Return the frames under the filter beside each other in the channels of each group."""
-        last = (frames.count - 1) * frames.stride
+        frames, groups = copied.frames, copied.groups
+        last = (frames.images - 1) * frames.stride
         behind = last + (frames.taps - 1) * frames.dilation + 1 - frames.before - self.shape[1]
         if frames.before or behind > 0:
             pads = [0, 0, 0, 0, frames.before, max(behind, 0)]
             x = _call(aten.constant_pad_nd.default, x, pads, self.zero_point)
-        if frames.groups > 1:
-            x = _call(aten.unflatten.int, x, 1, [frames.groups, -1])
+        if groups > 1:
+            x = _call(aten.unflatten.int, x, 1, [groups, -1])
         begins = [tap * frames.dilation for tap in range(frames.taps)]
-        along = 2 + (frames.groups > 1)
+        along = 2 + (groups > 1)
         parts = [_call(aten.slice.Tensor, x, along, begin, begin + last + 1, frames.stride) for begin in begins]
         made = _call(aten.cat.default, parts, along - 1) if len(parts) > 1 else parts[0]
-        return _call(aten.flatten.using_ints, made, 1, 2) if frames.groups > 1 else made
+        return _call(aten.flatten.using_ints, made, 1, 2) if groups > 1 else made
 
 
 def _triple(given: Any) -> list[int]:

@@ -71,10 +71,6 @@ constexpr int BORDERED_ROWS = 8;  // those rows and the padding around them
 @@ 9+0
     float y_zero;  // the output zero point
 
-@@ 32d7ddfa in whole/fused-small-image-sm_90a.cu: // The parameters of one output channel that the epilogue reads. They are the same for all pixels, so a
-@@ 7+0
-    float y_zero;
-
 @@ 1a17263c in whole/fused-small-image-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
 @@ 9+2
     value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
@@ -150,11 +146,6 @@ constexpr int FOLD_THREADS = 128;
 @@ 8+1
 @@ 10+0
     int* fragments;  // the weights, repacked
-
-@@ 0596fc8d in whole/simt-body-sm_90a.cu: // Computes an output element from the accumulator. The contract fixes the order and the rounding of the
-@@ 10+2
-    value = tile::minimum(tile::maximum(value, 0.0f), channel.top);
-    result = tile::rounded(value, channel.y_zero);
 
 // Folds the input's zero point into the offset of each channel: padding is stored as x_zero, so that it adds
 // the same to every pixel. Once for a set of weights, one block per channel.

@@ -109,6 +109,11 @@ __device__ __forceinline__ W weight_of(const Arguments& args, int k, int tap, in
     return tile::load(args.w + (k * REDUCTION + (tap / S * FILTER_W + column) * X_C + c % X_C));
 }
 
-@@ eb1ca0cb in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
-@@ 13+1
+@@ 700805ba in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
+@@ 10+8
+    for (int tap = 0; tap < R * S; ++tap) {
+        const int row = first_row + tap / S * DILATION_H, column = first_column + tap % S * DILATION_W;
+        if (row < 0 || row >= IN_H || column < 0 || column >= IN_W) continue;
         for (int c = 0; c < C; ++c) sum += weight_of(args, k, tap, c);
+@@ 19+1
+    args.borders[index] = -args.x_zero * sum;

@@ -6,7 +6,7 @@
 // launch    conv2d_fold<<<21x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_fold_borders<<<2x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_repack_weights<<<90x1x1, 128, 0 B>>> when: prepare
-// launch    conv2d_halo<<<4x1x1, 384, 115712 B>>> when: call
+// launch    conv2d_halo<<<4x1x1, 384, 117760 B>>> when: call
 
 @@ // The config.
 TILE_H=2 CONSUMERS=2
@@ -20,17 +20,23 @@ CHANNEL_BYTES=1 PART_C=80 OWN_ROWS=2 TAP_BYTES=80 WINDOW_H=4 WINDOW_W=10 ROW_STE
 WINDOWS_ACROSS=1 ROW=128 LAST_ROW=96 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=14 TILES_ACROSS=4 CHANNEL_TILES=1
 TILES=56 BLOCKS=4 WEIGHT_ROWS=64
 constexpr int VECTOR_K = 1;  // neighbouring channels that a lane reads or writes at once
-ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=115712
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=117760
 FOLD_THREADS=128
 
 @@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 @@ 11+2
+// The line of a call. A plain number could be the fifth coordinate.
+struct Line {
+    int number;
+    __device__ __forceinline__ Line(int number) : number(number) {}
+};
 __device__ __forceinline__ void load_tile(
-@@ 14+4
+@@ 14+5
     int c0, int c1, int c2, int c3,
-    int line = __builtin_LINE()) {
+    Line line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     const unsigned short* const offsets = nullptr;
+    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line.number);
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5
@@ -70,6 +76,10 @@ struct Operand {
         return reinterpret_cast<const tile::Words<1>*>(exchanged + to_view)->word[0];
     }
 };
+
+@@ 20bbb4d9 in whole/halo-body-sm_90a.cu: struct Shared {
+@@ 4+1
+    OffsetsOfClasses offsets;
 
 @@ 249b6c2b in pages/depthwise-float16-cpu.cpp: // Entry points: the CPU device calls one per thread.
 @@ 5+0

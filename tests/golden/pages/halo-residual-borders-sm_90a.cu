@@ -8,7 +8,7 @@
 // launch    conv2d_fold<<<80x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_fold_borders<<<6x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_repack_weights<<<144x1x1, 128, 0 B>>> when: prepare
-// launch    conv2d_halo<<<128x1x1, 512, 198656 B>>> when: call
+// launch    conv2d_halo<<<128x1x1, 512, 200704 B>>> when: call
 
 @@ // The problem.
 IN_H=28 IN_W=28 C=64 C_GROUP=64 OUT_H=28 OUT_W=28 K=80 K_GROUP=80 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
@@ -20,7 +20,7 @@ constexpr int TILE_N = 112;  // output pixels of a tile
 CHANNEL_BYTES=1 PART_C=64 OWN_ROWS=14 TAP_BYTES=64 WINDOW_H=16 WINDOW_W=10 ROW_STEP=1 WINDOWS_PER_TILE=1
 WINDOWS_ACROSS=1 ROW=64 LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILES_ACROSS=4 CHANNEL_TILES=2
 TILES=128 BLOCKS=128 WEIGHT_ROWS=128 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1
-COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=198656 FOLD_THREADS=128
+COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=200704 FOLD_THREADS=128
 
 // Reads back what store_matrices stored of four matrices, to the same lanes.
 __device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
@@ -40,25 +40,8 @@ __device__ __forceinline__ void load_transposed(const void* row, unsigned (&word
     tile::TensorMap residual_map;  // of the residual
 @@ 21+1
 
-// wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8: 64 output channels by TILE_N pixels,
-// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of ROW bytes with TMA's
-// swizzle. Four warps execute it together; its sums are awaited later.
-static_assert(W_SIGNED == true && X_SIGNED == false,
-              "W and X must have the types of the instruction");
-struct Operand {
-    static constexpr unsigned long long SWIZZLE = ROW == 128 ? 1 : ROW == 64 ? 2 : 3;
-    unsigned long long descriptor;
-
-@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
-@@ 8+2
-        "setp.ne.b32 adds, %58, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n112k32.s32.s8.u8 {"
-@@ 23+13
-        "%52, %53, %54, %55}, "
-        "%56, "
-        "%57, adds;\n"
-@@ 50+11
-          SUMS_OF_ATOM(13)
+// The class of a tile's pixels in rows and columns of the first classes.
+__device__ __forceinline__ int first_class(const Tiles&) { return 0; }
 
 @@ 3e34ce36 in whole/halo-body-sm_90a.cu: struct Window {
 @@ 3+0

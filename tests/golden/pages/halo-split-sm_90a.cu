@@ -8,7 +8,7 @@
 // launch    conv2d_fold<<<512x1x1, 128, 512 B>>> when: prepare
 // launch    conv2d_fold_borders<<<36x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_repack_weights<<<4608x1x1, 128, 0 B>>> when: prepare
-// launch    conv2d_halo<<<96x1x1, 384, 216064 B>>> when: call
+// launch    conv2d_halo<<<96x1x1, 384, 218112 B>>> when: call
 
 @@ // The problem.
 IN_H=7 IN_W=7 C=512 C_GROUP=512 OUT_H=7 OUT_W=7 K=512 K_GROUP=512 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
@@ -28,7 +28,7 @@ TILES=32
 constexpr int BLOCKS = 24;  // persistent clusters, which take tiles in turn
 WEIGHT_ROWS=512
 constexpr int VECTOR_K = 2;  // neighbouring channels that a lane reads or writes at once
-ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=216064
+ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=218112
 FOLD_THREADS=128
 
 @@ 1758b550 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
@@ -166,12 +166,14 @@ struct SumExchange {
 @@ 20bbb4d9 in whole/halo-body-sm_90a.cu: struct Shared {
 @@ 5+0
     Exchange exchanges[CONSUMERS];
+    OffsetsOfClasses offsets;
 
 extern "C" __global__ void __launch_bounds__(THREADS, 1) __cluster_dims__(SPLIT, 1, 1)
 conv2d_halo(const __grid_constant__ Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
     tile::launch_dependents();
     if (tile::thread() == 0) open(shared);
+    shared.offsets.load(args);
     SumExchange::arrive();
     tile::barrier();
     const int group = tile::warpgroup();

@@ -28,6 +28,14 @@ FOLD_THREADS=128
     tile::TensorMap weight_map;  // map of w
 @@ 21+1
 
+// Returns the parameters of channel `k` for a pixel of class `border`.
+__device__ __forceinline__ Channel with_offset_of(
+    const Arguments& args, const Channel& inner, int border, int k) {
+    Channel channel = inner;
+    if (border >= 0) channel.offset = tile::load(args.borders + border * K + (k < K ? k : K - 1));
+    return channel;
+}
+
 // The residuals of channels that are written at once.
 constexpr int RESIDUAL_BYTES = sizeof(Residual) * VECTOR_K;
 struct alignas(RESIDUAL_BYTES < 16 ? RESIDUAL_BYTES : 16) Residuals {

@@ -23,6 +23,14 @@ constexpr int WEIGHT_ROWS = 128;  // output channels, padded with zeros to a mul
 VECTOR_K=1 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3
 SMEM_BYTES=80896 FOLD_THREADS=128
 
+// Returns the value of a lane.
+__device__ __forceinline__ int from_lane(int value, int lane, int line = __builtin_LINE()) {
+    const void* const deposits = qconv_cpu_warp_exchange(&value, sizeof value, line);
+    int other;
+    __builtin_memcpy(&other, static_cast<const char*>(deposits) + 64 * lane, sizeof other);
+    return other;
+}
+
 @@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 6+1
 @@ 8+2
@@ -55,12 +63,6 @@ struct Products {
     int group = 0, first = 0, queued = 0;
     Product queue[MOST];
 };
-
-@@ 0d3f2b92 in whole/wgmma-body-sm_90a.cu: // Finishes and writes a consumer's sums: TILE_N pixels by TILE_M channels from these on. The parameters of a
-@@ 16+0
-            const int border = border_of(pixel + 8 * atom + e);
-@@ 20+1
-                finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
 
 // Issues the products of a slab: its first BYTES bytes, which exclude the zeros past the last channel.
 template <int BYTES>

@@ -63,6 +63,9 @@ SMEM_BYTES=222208 FOLD_THREADS=128
     value = tile::fma(value, channel.inner_ratio, tile::fma(static_cast<float>(residual), channel.residual_ratio, channel.sum_offset));
     result = tile::maximum(value, channel.y_zero);
 
-@@ eb1ca0cb in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
-@@ 15+1
-    args.borders[index] = tile::wrapping_add(-args.x_zero * sum, tile::load(args.int32_bias + k));
+@@ 700805ba in shared.cu: // Computes what conv2d_fold computes for inner pixels, for every class of border pixels. Runs once per set of
+@@ 10+8
+    for (int tap = 0; tap < R * S; ++tap) {
+        const int row = first_row + tap / S * DILATION_H, column = first_column + tap % S * DILATION_W;
+        if (row < 0 || row >= IN_H || column < 0 || column >= IN_W) continue;
+        for (int c = 0; c < C; ++c) sum += tile::load(args.w + (k * REDUCTION + tap * C + c));

@@ -47,18 +47,6 @@ struct Arguments {
 };
 static_assert(SLAB_CHANNELS * sizeof(X) == SLAB && C * sizeof(X) % 16 == 0, "TMA copies 16 bytes of a pixel");
 
-// wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels,
-// 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's
-// swizzle. Four warps execute it together; its sums are awaited later.
-static_assert(W_SIGNED == true && X_SIGNED == false,
-              "W and X must have the types of the instruction");
-struct Operand {
-    unsigned long long descriptor;
-
-@@ 5ea0d8a9 in whole/wgmma-body-sm_90a.cu: // Computes D = A * B, or D += A * B if `adds`.
-@@ 9+1
-        "wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8 {"
-
 @@ e28d828d in whole/wgmma-body-sm_90a.cu: // Slots of pixels or of weights, in rows of one slab, and the rings that guard them.
 @@ 6+0
 using ResidualRing = Ring<RESIDUAL_SLOTS>;
@@ -144,12 +132,14 @@ __device__ __forceinline__ Residuals load_residuals(const unsigned char* from) {
     const unsigned char* const residuals_of[2] = {
         residuals_at(rows, row, channel), residuals_at(rows, row + 1, channel)};
     Output* const y = args.y + (pixel * K + k);
+@@ 10+0
+    const Classes classes(first_pixel);
 @@ 16+0
             const Residuals residuals = load_residuals(residuals_of[e] + 8 * atom * SLAB);
-            const int border = border_of(pixel + 8 * atom + e);
+            const OfPixel of_pixel(args, channels, classes.of(atom, e), k);
 @@ 19+2
                 const Inputs inputs = {four[i], residuals(i)};
-                finished[i] = finish(inputs, with_offset_of(args, channels[i], border, k + i));
+                finished[i] = finish(inputs, of_pixel.channel[i]);
 @@ 22+2
             if (!WHOLE_PIXELS && pixel + 8 * atom + e >= PIXELS) continue;
             Output* const to = y + (8 * atom + e) * K;

@@ -27,11 +27,11 @@ def convolved(model: Model, x: str) -> str:
 
 
 def of_frames(model: Model, x: str) -> str:
-    """Add a convolution of the input as one volume, whose frames are copied."""
+    """Add a convolution of the input as one volume with two groups, for which frames are copied."""
     volume = model.node("Reshape", [convolved(model, x), model.constant(np.array([1, 2, 2, 5, 5]))])
-    w, zero = np.ones((3, 2, 2, 1, 2), np.uint8), model.constant(np.uint8(0))
+    w, zero = np.ones((4, 1, 2, 1, 2), np.uint8), model.constant(np.uint8(0))
     read = [volume, *model.numbers(), model.constant(w), model.constant(np.float32(0.1)), zero, *model.numbers()]
-    return model.node("QLinearConv", read, kernel_shape=[2, 1, 2])
+    return model.node("QLinearConv", read, kernel_shape=[2, 1, 2], group=2)
 
 
 LAYERS: dict[str, Callable[[Model, str], str]] = {

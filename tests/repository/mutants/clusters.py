@@ -40,7 +40,7 @@ OF_SESSIONS = {
     "layers/argmax": "argmax",
     "layers/shuffle": "shuffle",
     "layers/boundary": "real numbers",
-    "layers/frames": "frames",
+    "layers/copied": "frames",
     "run/chained": "",
 }
 IN_SESSIONS = tuple(

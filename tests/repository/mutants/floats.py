@@ -303,7 +303,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: a slab of bytes counts as one of channels",
-        "families/wgmma/page.j2",
+        "families/wgmma/channels_of_images.j2",
         "c += SLAB_CHANNELS",
         "c += SLAB",
         "A wide element takes several bytes.",

@@ -17,7 +17,7 @@ HALVES = f"{TESTS}::test_nothing_is_left_out[halves]"
 OF_PAGE = (
     Mutant(
         "halo: slabs of wider elements begin at as many channels as a row has bytes",
-        "templates/families/halo/copies.j2",
+        "families/halo/window_of_images.j2",
         "slab * (ROW / CHANNEL_BYTES)",
         "slab * ROW",
         "TMA counts elements.",
@@ -194,8 +194,8 @@ OF_PAGE = (
     Mutant(
         "halo: copies have all columns of what a stride passes over",
         "generator/tensor_map.py",
-        "(1, across, down, 1), swizzle)",
-        "(1, 1, 1, 1), swizzle)",
+        "(1, across, down, *images), swizzle)",
+        "(1, 1, 1, *images), swizzle)",
         "Shared memory has room for what is read.",
         (f"{TESTS}::test_nothing_is_found[windows-address-2]",),
     ),
@@ -233,9 +233,9 @@ OF_PAGE = (
     ),
     Mutant(
         "halo: all pixels have the offset of inner ones",
-        "templates/families/halo/outputs.j2",
-        "border_of(row * OUT_W + column)",
-        "border_of(OUT_H / 2 * OUT_W + OUT_W / 2 + 0 * (row + column))",
+        "templates/families/halo/outputs_at_borders.j2",
+        "Rows::class_of(row)",
+        "Rows::class_of(OUT_H / 2 + 0 * row)",
         "What x_zero adds depends on which taps lie in the image.",
         (BORDERS,),
     ),
@@ -380,7 +380,7 @@ OF_COST = (
     Mutant(
         "halo cost: a stride reads every row",
         "generator/cost_units.py",
-        "return problem.io_bytes - (1 - problem.r / down) * x_bytes",
+        "return problem.io_bytes - (1 - problem.r / down) * problem.x_bytes",
         "return problem.io_bytes",
         "Rows that it passes over do not come.",
         (f"{COST}::test_a_time_of_one_tap_is_predicted",),

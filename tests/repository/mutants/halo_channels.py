@@ -51,9 +51,9 @@ OF_PIXEL_ROWS = (
     ),
     Mutant(
         "halo: both pixels of a lane are of one class",
-        "templates/families/halo/outputs.j2",
-        "border_of(row * OUT_W + column)",
-        "border_of(fragment.row * OUT_W + column + 0 * row)",
+        "templates/families/halo/outputs_at_borders.j2",
+        "channels.at(fragment.row + e * ProductRows::DOWN, e",
+        "channels.at(fragment.row, e",
         "What x_zero adds depends on the row.",
         (OF_BORDERS,),
     ),

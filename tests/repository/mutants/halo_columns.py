@@ -75,8 +75,8 @@ OF_PROBLEM = (
     Mutant(
         "halo: columns of groups are together",
         "generator/families/halo/windows.py",
-        "if not is_possible or problem.groups > 1 or",
-        "if not is_possible or",
+        "is_plain = problem.groups == 1 and",
+        "is_plain =",
         "A group's channels would not follow each other.",
         (stays("3"),),
     ),

@@ -261,8 +261,8 @@ MUTANTS = (
     Mutant(
         "pooled op: an option for a residual",
         "pooled",
-        '"crop", "residual",',
-        '"crop",',
+        '(*_SHAPES, "residual",',
+        "(*_SHAPES,",
         "Help names an option that is always refused.",
         (f"{POOLED}::test_help_tells_all_of_it",),
     ),

@@ -224,8 +224,8 @@ OF_PLAN = (
     Mutant(
         "persistent: channels that are no whole sixteens",
         "why_not",
-        "problem.pixel_bytes % CHUNK:",
-        "problem.pixel_bytes % 8:",
+        "problem.frame_bytes % CHUNK:",
+        "problem.frame_bytes % 8:",
         "TMA has no such rows.",
         (f"{TESTS}::test_what_it_does_not_serve",),
     ),

@@ -161,9 +161,9 @@ MUTANTS = (
     ),
     Mutant(
         "shuffled: every family stores them",
-        "Family.why_not",
-        "problem.is_shuffled and not self.shuffles",
-        "False",
+        "Family._why_not_convolved",
+        "problem.is_shuffled and not self.shuffles:",
+        "False:",
         "A family without that store writes the convolution's pixels.",
         (f"{SHUFFLED}::test_a_family_that_stores_pixels_in_their_order_says_so",),
     ),

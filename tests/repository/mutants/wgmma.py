@@ -47,7 +47,7 @@ MUTANTS = (
     Mutant(
         "wgmma: every slab is as short as the last",
         "families/wgmma/sums/in_place.j2",
-        "slab < SLABS - R * S",
+        "slab < SLABS - ${taps}",
         "slab < 0",
         "Only those of the last channels have zeros behind.",
         (CHANNELS,),
@@ -55,8 +55,8 @@ MUTANTS = (
     Mutant(
         "wgmma: a whole slab of last channels is taken for zeros",
         "WgmmaPlan.last_slab",
-        "(self.problem.pixel_bytes - 1) % SLAB + 1,",
-        "self.problem.pixel_bytes % SLAB,",
+        "(self.problem.frame_bytes - 1) % SLAB + 1,",
+        "self.problem.frame_bytes % SLAB,",
         "128 channels leave a remainder of none.",
         (SHORT,),
     ),
@@ -70,7 +70,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: both consumers have the first one's pixels",
-        "begin",
+        "families/wgmma/pixels_of_images.j2",
         "const int pixel = tiles.first_pixel() + part * TILE_N;",
         "const int pixel = tiles.first_pixel();",
         "Each ring has pixels of its own.",
@@ -198,7 +198,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: rows at the end of the image are inner ones",
-        "border_of",
+        "families/wgmma/border_of_images.j2",
         "row < OUT_H - ROWS_BEHIND && column",
         "row < OUT_H && column",
         "The taps of the last rows lie outside as well.",
@@ -206,7 +206,7 @@ MUTANTS = (
     ),
     Mutant(
         "wgmma: taps below the image count",
-        "conv2d_fold_borders",
+        "families/wgmma/taps_of_images.j2",
         "row >= IN_H || column < 0",
         "row > IN_H || column < 0",
         "There TMA gives zeros.",

@@ -1,54 +1,47 @@
-"""Frames of a volume side by side in the channels: with them, a filter of several frames is one of a single image."""
+"""Frames of a volume side by side in the channels: with them, a filter of several frames is one of a single image. Few
+families read the frames where they lie; for the others, a kernel copies them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
-import numpy as np
-
-from qconv.device import Device
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.expression.function import COMPUTED
 from qconv.expression.index import Axis, Index
 from qconv.expression.map import Map
 from qconv.expression.node import Guard, Load, text_of
 from qconv.expression.problem import Operand
-from qconv.instances.load.serving import lookup
-from qconv.network.graph.served import Prepared
-from qconv.network.graph.value import Value
+from qconv.problem.frames import Frames
 
 # Bytes that a thread writes at once where it reads them one by one.
 WORD = 4
 
 
 @dataclass(frozen=True)
-class Frames:
-    """The frames under a filter of `taps` frames at each of its `count` places. `shape` is N, D, H * W, C. The channels
-    of a group stay together: they are ordered by group, tap and channel. A frame of the padding is one of zero
-    points."""
+class CopiedFrames:
+    """A copy of the frames under a filter at each of its places. `shape` is N, D, H * W, C. The channels of a group
+    stay together: they are ordered by group, tap and channel. A frame of the padding is one of zero points."""
+
+    says: ClassVar[str] = "the frames under its filter are copied side by side"
 
     shape: tuple[int, int, int, int]
-    count: int
-    taps: int
-    stride: int
-    dilation: int
-    before: int  # frames of padding in front
+    frames: Frames
     groups: int
 
     @property
     def made(self) -> tuple[int, int, int, int]:
         n, _, pixels, c = self.shape
-        return (n, self.count, pixels, self.taps * c)
+        return (n, self.frames.images, pixels, self.frames.taps * c)
 
     def problem(self, dtype: str) -> Map:
         """Return the copy. The zero point is an operand, so that layers of one shape share a kernel."""
         n, depth, pixels, c = self.shape
-        extents = (n, self.count, *self._extents)
+        extents = (n, self.frames.images, *self._extents)
         shape = tuple(extent for extent in extents if extent > 1)
         axes = (Index.of(Axis(f"i{at}", extent)) for at, extent in enumerate(shape))
         image, place, *parts = (next(axes) if extent > 1 else Index() for extent in extents)
         tap, within = self._element(*parts)
-        frame = place * self.stride + tap * self.dilation - self.before
+        frame = place * self.frames.stride + tap * self.frames.dilation - self.frames.before
         at = (image * depth + frame) * pixels * c + within
         guard = Guard(frame, depth)
         x, computed = Operand(dtype, n * depth * pixels * c), COMPUTED[dtype]
@@ -63,12 +56,12 @@ class Frames:
         the channels of a group. Where these are not whole words, it is of a few pixels with all taps, so that words are
         written."""
         _, _, pixels, c = self.shape
-        if self.taps == 1:
+        if self.frames.taps == 1:
             return (pixels * c,)
         if c // self.groups % WORD == 0:
-            return (pixels, self.groups, self.taps, c // self.groups)
-        few = next((few for few in (1, 2, 4) if few * self.taps * c % WORD == pixels % few == 0), 1)
-        return (pixels // few, few * self.taps * c)
+            return (pixels, self.groups, self.frames.taps, c // self.groups)
+        few = next((few for few in (1, 2, 4) if few * self.frames.taps * c % WORD == pixels % few == 0), 1)
+        return (pixels // few, few * self.frames.taps * c)
 
     def _element(self, *parts: Index) -> tuple[Index, Index]:
         """Return the tap of an element of a frame of the output, and its place in the frame that it is read from."""
@@ -80,25 +73,7 @@ class Frames:
             pixel, group, tap, channel = parts
             return tap, pixel * c + group * along + channel
         pixels, element = parts
-        row, rest = element // (self.taps * c), element % (self.taps * c)
-        pixel = pixels * (self._extents[-1] // (self.taps * c)) + row
-        group, tap, channel = rest // (self.taps * along), rest // along % self.taps, rest % along
+        row, rest = element // (self.frames.taps * c), element % (self.frames.taps * c)
+        pixel = pixels * (self._extents[-1] // (self.frames.taps * c)) + row
+        group, tap, channel = rest // (self.frames.taps * along), rest // along % self.frames.taps, rest % along
         return tap, pixel * c + group * along + channel
-
-
-class BesideEachOther:
-    """A layer of images, prepared for one shape, behind the copy that makes them."""
-
-    def __init__(self, frames: Frames, dtype: str, zero_point: int, images: Prepared, device: Device) -> None:
-        problem = frames.problem(dtype)
-        instance = lookup(problem, device.spec)
-        filled = [device.upload(np.full(1, zero_point, ELEMENT_TYPES[dtype].numpy))] if problem.packed else []
-        self._packed = instance.pack(*filled)
-        self._images, self._device, self._made = images, device, frames.made
-        self.problems = (problem, *images.problems)
-        self.why = f"{images.why}; the frames under its filter are copied side by side: {instance.why}"
-
-    def __call__(self, *inputs: Value) -> Value:
-        x, *others = inputs
-        y = self._packed.in_sequence(x.in_order(channels_last=True).reshape(-1))
-        return self._images(Value(self._device, channels_last=y.reshape(self._made)), *others)

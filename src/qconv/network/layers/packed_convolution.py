@@ -18,23 +18,28 @@ from qconv.network.graph.graph import Layer
 from qconv.network.graph.reading import Array
 from qconv.network.graph.served import Prepared, Unserved
 from qconv.network.graph.value import Shape, Value
-from qconv.network.layers.frames import BesideEachOther
+from qconv.network.layers.copied import BehindCopy, Way, fastest
+from qconv.network.layers.frames import CopiedFrames
 from qconv.network.layers.volume import Images, Volume
+from qconv.network.layers.widened import Widened
 from qconv.network.layers.window import check_auto_pad, sides
 from qconv.problem.convolution import Conv2d
 
 
 class Uploaded:
-    """An array on the device that asked for it last: a network is shipped for one device after the other."""
+    """Arrays on the device that asked for one last: a network is shipped for one device after the other."""
 
     def __init__(self) -> None:
         self._device: Device | None = None
-        self._array: Any = None
+        self._arrays: dict[int, Any] = {}
 
-    def on(self, device: Device, make: Callable[[], Array]) -> Any:
+    def on(self, device: Device, channels: int, make: Callable[[], Array]) -> Any:
+        """Return the array with this number of channels."""
         if self._device is not device:
-            self._device, self._array = device, device.upload(make())
-        return self._array
+            self._device, self._arrays = device, {}
+        if channels not in self._arrays:
+            self._arrays[channels] = device.upload(make())
+        return self._arrays[channels]
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,9 +95,15 @@ class PackedConvolution(ABC):
         """The weights of the kernel's convolution of images, KCRS."""
         return self.weights if self.volume is None else self.volume.filters(self.weights)
 
-    def weights_on(self, device: Device) -> Any:
-        """Return the weights in the kernels' order. They are uploaded once, and packed from there for each shape."""
-        return self._uploaded.on(device, lambda: np.ascontiguousarray(self.filters.transpose(0, 2, 3, 1)))
+    def weights_on(self, device: Device, channels: int) -> Any:
+        """Return the weights in the kernels' order, with this number of channels in a group: zeros behind their own.
+        They are uploaded once, and packed from there for each shape."""
+
+        def ordered() -> Array:
+            last = self.filters.transpose(0, 2, 3, 1)
+            return np.pad(last, ((0, 0), (0, 0), (0, 0), (0, channels - last.shape[-1])))
+
+        return self._uploaded.on(device, channels, ordered)
 
     def images(self, x_shape: tuple[int, ...]) -> Images:
         """Return the images that the kernel reads of an input of this shape, with the channels after N."""
@@ -137,28 +148,38 @@ class PackedConvolution(ABC):
 
     def prepare(self, shapes: Sequence[tuple[int, ...]], device: Device) -> Prepared:
         shape, *others = shapes
-        made = self.made_shape(shape, self.problem(shape))
+        problem, frames = self.problem(shape), self.images(shape).frames
+        made = self.made_shape(shape, problem)
         for other in others:
             if other != made:
                 raise ValueError(f"its output has shape {made}, but {other} is added: the kernels add equal shapes")
-        packed, frames = _Packed(self, shape, device), self.images(shape).frames
-        if frames is None:
+        way = fastest(_ways(problem, frames), device)
+        packed = _Packed(self, shape, way.problem, device)
+        if way.copy is None:
             return packed
-        zero_point = int(self.parameters.get("x_zero_point", 0))
-        return BesideEachOther(frames, self.x_type, zero_point, packed, device)
+        return BehindCopy(way.copy, self.x_type, int(self.parameters.get("x_zero_point", 0)), packed, device)
+
+
+def _ways(problem: Conv2d, frames: CopiedFrames | None) -> tuple[Way, ...]:
+    if frames is not None:
+        behind = Way(problem, frames)
+        return (behind,) if frames.groups > 1 else (Way(replace(problem, frames=frames.frames)), behind)
+    if (widened := Widened.of(problem)) is not None:
+        return Way(problem), Way(replace(problem, c=widened.channels), widened)
+    return (Way(problem),)
 
 
 class _Packed:
     """A convolution prepared for one shape: its kernel, its packed weights, and the shapes of the kernel's arrays."""
 
-    def __init__(self, convolution: PackedConvolution, shape: tuple[int, ...], device: Device) -> None:
+    def __init__(self, convolution: PackedConvolution, shape: tuple[int, ...], problem: Conv2d, device: Device) -> None:
         self._device = device
         self._matrix = not convolution.axes
-        self._problem = convolution.problem(shape)
+        self._problem = problem
         self.problems = (self._problem,)
         self._y_shape = convolution.y_shape(shape, self._problem)
         instance = lookup(self._problem, device.spec)
-        self._packed = instance.pack(convolution.weights_on(device), **convolution.parameters)
+        self._packed = instance.pack(convolution.weights_on(device, problem.c_group), **convolution.parameters)
         self.why = instance.why
 
     def __call__(self, *inputs: Value) -> Value:

@@ -1,8 +1,8 @@
 """Filters with three axes as filters of images. The axes are D, H and W; frames are the images along D.
 
 A filter of one frame filters all frames as images. A filter of one pixel per frame filters images of D rows, each of
-the pixels of a frame. For others, the frames under the filter are copied side by side into the channels, and it filters
-these as one image: the copy is small beside the products, and few channels become more."""
+the pixels of a frame. For others, the channels of an image are those of the frames under the filter, side by side. A
+kernel reads these where they lie, or they are copied."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ import numpy as np
 
 from qconv.network.graph.reading import Array
 from qconv.network.graph.value import Shape
-from qconv.network.layers.frames import Frames
+from qconv.network.layers.frames import CopiedFrames
 from qconv.network.layers.window import sides
+from qconv.problem.frames import Frames
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Images:
 
     shape: Shape
     window: Mapping[str, Any]
-    frames: Frames | None = None
+    frames: CopiedFrames | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,8 @@ class Volume:
             return Images(shape, window)
         groups = int(self.attributes.get("group", 1))
         seen = (n, depth, prod(pixels), c)
-        return Images(shape, window, Frames(seen, count, self.taps[0], stride[0], dilation[0], pad[0], groups))
+        frames = Frames(count, depth, self.taps[0], stride[0], dilation[0], pad[0])
+        return Images(shape, window, CopiedFrames(seen, frames, groups))
 
     def y_shape(self, x_shape: Shape, of_images: Shape) -> Shape:
         """Return the shape of the output with the channels last. `of_images` is that of the convolution of images."""

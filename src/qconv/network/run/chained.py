@@ -68,7 +68,7 @@ class _PackedChain:
         problem = chain.problem(shape)
         self.problems = (problem,)
         instance = lookup(problem, device.spec)
-        weights = [one.weights_on(device) for one in chain.convolutions]
+        weights = [one.weights_on(device, one.filters.shape[1]) for one in chain.convolutions]
         self._packed = instance.pack(*weights, **chain.parameters(problem))
         self.why = instance.why
 

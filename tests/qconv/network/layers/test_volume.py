@@ -15,6 +15,7 @@ from session_comparison import RUNS, assert_equal
 from qconv.device import open_device
 from qconv.expression.map import Map
 from qconv.network import Layer, Network, Tensor, Unserved, Value, read_layer
+from qconv.network.layers import copied
 from qconv.onnx import Session
 from qconv.problem.convolution import Conv2d
 
@@ -68,7 +69,12 @@ def layer_of(w: Any, x_zero: Any, w_zero: Any, attributes: dict[str, Any]) -> An
 
 
 def check_sums(
-    seed: int, taps: tuple[int, int, int], spec: dict[str, Any], groups: int, per_group: tuple[int, int]
+    seed: int,
+    taps: tuple[int, int, int],
+    spec: dict[str, Any],
+    groups: int,
+    per_group: tuple[int, int],
+    device_name: str = "cpu",
 ) -> Any:
     """Compare the sums of one layer, and return it prepared."""
     rng = np.random.default_rng(seed)
@@ -78,7 +84,7 @@ def check_sums(
     w, x_zero = whole_range(rng, w_type, (k, c // groups, *taps)), whole_range(rng, x_type, ())
     w_zero = whole_range(rng, w_type, (k,)) if seed % 2 else np.zeros((), w_type)
     made = layer_of(w, x_zero, w_zero, {**spec, "group": groups, "kernel_shape": list(taps)})
-    device = open_device("cpu")
+    device = open_device(device_name)
     prepared = made.prepare([x.shape], device)
     y = prepared(Value(device, host=x))
     wanted = sums(x.astype(int) - int(x_zero), w.astype(int) - w_zero.reshape(-1, 1, 1, 1, 1).astype(int), spec, groups)
@@ -135,22 +141,35 @@ def test_many_random_geometries(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "kinds"),
+    ("name", "has_frames"),
     [
-        ("space", [Conv2d]),
-        ("space, every second frame", [Map, Conv2d]),
-        ("time", [Conv2d]),
-        ("time, with gaps", [Conv2d]),
-        ("time, every second pixel", [Map, Conv2d]),
-        ("a pixel", [Conv2d]),
-        ("dense", [Map, Conv2d]),
+        ("space", False),
+        ("space, every second frame", True),
+        ("time", False),
+        ("time, with gaps", False),
+        ("time, every second pixel", True),
+        ("a pixel", False),
+        ("dense", True),
     ],
 )
-def test_factors_are_views(name: str, kinds: list[type]) -> None:
-    """A filter of space or of time needs no copy."""
-    prepared = check_sums(0, *GEOMETRIES[name], 1, (4, 4))
-    assert [type(problem) for problem in prepared.problems] == kinds
-    assert ("copied side by side" in prepared.why) == (len(kinds) > 1)
+def test_factors_are_views(name: str, has_frames: bool) -> None:
+    """A filter of space or of time is one of images as they lie. The frames of others are copied, or read where they
+    lie, which takes tensor maps and one group."""
+    (problem,) = check_sums(0, *GEOMETRIES[name], 1, (32, 8), "cpu.sm_90a").problems
+    assert (problem.frames is not None) == has_frames
+    for prepared in (
+        check_sums(0, *GEOMETRIES[name], 2, (4, 4), "cpu.sm_90a"),
+        check_sums(0, *GEOMETRIES[name], 1, (4, 4)),
+    ):
+        assert [type(one) for one in prepared.problems] == [Map] * has_frames + [Conv2d]
+        assert ("copied side by side" in prepared.why) == has_frames
+
+
+@pytest.mark.parametrize("name", ["dense, strided", "dense, causal", "dense, dilated"])
+def test_frames_are_copied_where_that_is_expected_to_be_faster(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(copied, "UNSURE", 0.0)
+    prepared = check_sums(0, *GEOMETRIES[name], 1, (32, 8), "cpu.sm_90a")
+    assert [type(one) for one in prepared.problems] == [Map, Conv2d]
 
 
 @pytest.mark.parametrize(
