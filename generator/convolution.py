@@ -326,8 +326,8 @@ def _frame_constants(problem: Conv2d) -> tuple[Constant, ...]:
         return ()
     return (
         Constant("IMAGES", frames.images, "of a volume"),
-        Constant("FRAMES", frames.depth, "of a volume"),
-        Constant("FRAME_TAPS", frames.taps, "frames whose channels are those of an image"),
+        Constant("FRAMES", frames.depth, "of a volume", may_be_unused=True),
+        Constant("FRAME_TAPS", frames.taps, "frames whose channels are those of an image", may_be_unused=True),
         Constant("FRAME_C", problem.frame_c, "input channels of a frame"),
         Constant("FRAME_STRIDE", frames.stride, "frames from an image to the next"),
         Constant("FRAME_DILATION", frames.dilation, "frames from a tap to the next"),

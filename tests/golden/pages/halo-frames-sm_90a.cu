@@ -8,11 +8,22 @@
 // launch    conv2d_repack_weights<<<216x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_halo<<<128x1x1, 512, 231424 B>>> when: call
 
-@@ // The problem.
-IN_H=28 IN_W=28 C=192 C_GROUP=192 OUT_H=28 OUT_W=28 K=64 K_GROUP=64 R=3 S=3 STRIDE_H=1 STRIDE_W=1 DILATION_H=1
-DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=12544 REDUCTION=1728 X_SIGNED=false W_SIGNED=true
+@@ bdd82efe in whole/halo-body-sm_90a.cu: // The problem.
+@@ 4+2
+constexpr int C = 192;
+constexpr int C_GROUP = 192;  // input channels per group
+@@ 19+3
+constexpr int PIXELS = 12544;  // output pixels of all images
+constexpr int REDUCTION = 1728;  // products per output
+constexpr bool X_SIGNED = false;
+@@ 23+0
 constexpr int IMAGES = 8;  // of a volume
-FRAMES=8 FRAME_TAPS=3 FRAME_C=64 FRAME_STRIDE=1 FRAME_DILATION=1 FRAMES_BEFORE=1
+[[maybe_unused]] constexpr int FRAMES = 8;  // of a volume
+[[maybe_unused]] constexpr int FRAME_TAPS = 3;  // frames whose channels are those of an image
+constexpr int FRAME_C = 64;  // input channels of a frame
+constexpr int FRAME_STRIDE = 1;  // frames from an image to the next
+constexpr int FRAME_DILATION = 1;  // frames from a tap to the next
+constexpr int FRAMES_BEFORE = 1;  // frames of padding in front
 
 @@ // What follows.
 WARP_SIZE=32 THREADS=512 PRODUCER_REGISTERS=32 CONSUMER_REGISTERS=160

@@ -8,12 +8,25 @@
 // launch    conv2d_repack_weights<<<1728x1x1, 128, 0 B>>> when: prepare
 // launch    conv2d_wgmma<<<66x1x1, 384, 222208 B>>> when: call
 
-@@ // The problem.
-IN_H=28 IN_W=28 C=384 C_GROUP=384 OUT_H=28 OUT_W=28 K=192 K_GROUP=192 R=3 S=3 STRIDE_H=1 STRIDE_W=1
-DILATION_H=1 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=12544 REDUCTION=3456 X_SIGNED=false
-W_SIGNED=true
+@@ 20379a83 in whole/wgmma-body-sm_90a.cu: // The problem.
+@@ 4+2
+constexpr int C = 384;
+constexpr int C_GROUP = 384;  // input channels per group
+@@ 8+2
+constexpr int K = 192;
+constexpr int K_GROUP = 192;  // output channels per group
+@@ 19+3
+constexpr int PIXELS = 12544;  // output pixels of all images
+constexpr int REDUCTION = 3456;  // products per output
+constexpr bool X_SIGNED = false;
+@@ 23+0
 constexpr int IMAGES = 8;  // of a volume
-FRAMES=8 FRAME_TAPS=3 FRAME_C=128 FRAME_STRIDE=1 FRAME_DILATION=1 FRAMES_BEFORE=1
+[[maybe_unused]] constexpr int FRAMES = 8;  // of a volume
+[[maybe_unused]] constexpr int FRAME_TAPS = 3;  // frames whose channels are those of an image
+constexpr int FRAME_C = 128;  // input channels of a frame
+constexpr int FRAME_STRIDE = 1;  // frames from an image to the next
+constexpr int FRAME_DILATION = 1;  // frames from a tap to the next
+constexpr int FRAMES_BEFORE = 1;  // frames of padding in front
 
 @@ // Derived values.
 WARP_SIZE=32 THREADS=384 PRODUCER_REGISTERS=40 CONSUMER_REGISTERS=232
@@ -31,7 +44,9 @@ static_assert(SLABS == FRAME_TAPS * R * S * ((FRAME_C + SLAB_CHANNELS - 1) / SLA
               "SLABS must cover the reduction");
 
 // The first channels of the next slab behind those of the last frame.
-constexpr int after_frames(int c) { return c + SLAB_CHANNELS < FRAME_C ? c + SLAB_CHANNELS : C; }
+__device__ __forceinline__ int after_frames(int c) {
+    return c + SLAB_CHANNELS < FRAME_C ? c + SLAB_CHANNELS : C;
+}
 
 // Returns the value of a lane.
 __device__ __forceinline__ int from_lane(int value, int lane) {
