@@ -83,6 +83,7 @@ class WgmmaRoles(Products):
     taps: str  # C++ expression: taps of a filter, each of which is a pixel of a frame
     load_residual: str  # template file that reads the residuals of four channels from shared memory
     offsets: str = "nothing.j2"  # template file with the offsets of classes of pixels
+    order: str = "nothing.j2"  # template file with the order of a frame's slabs
     zeros: str = "nothing.j2"  # template file with what is asserted of them
     zeros_behind: bool = False  # the last slab of a pixel ends in instructions that would only multiply zeros
     sums: Literal["in_place", "promoted"] = "in_place"
@@ -231,6 +232,7 @@ class WgmmaPlan(SlabPlan):
             residual_byte=staged.function,
             load_residual=f"families/wgmma/residual_{'inside' if self.borders is None else 'at_borders'}.j2",
             offsets="nothing.j2" if self.borders is None else "families/wgmma/offsets_at_borders.j2",
+            order="nothing.j2" if self.problem.frames is None else "families/wgmma/order_of_frames.j2",
             zeros=f"families/wgmma/zeros_of_{self.context.x_is}.j2" if self.multiplies_by_function else "nothing.j2",
             zeros_behind=self.multiplies_by_function,
             sums="promoted" if self.problem.quantization.promoted_sums else "in_place",

@@ -43,11 +43,6 @@ COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=222208 FOLD_THREAD
 static_assert(SLABS == FRAME_TAPS * R * S * ((FRAME_C + SLAB_CHANNELS - 1) / SLAB_CHANNELS),
               "SLABS must cover the reduction");
 
-// The first channels of the next slab behind those of the last frame.
-__device__ __forceinline__ int after_frames(int c) {
-    return c + SLAB_CHANNELS < FRAME_C ? c + SLAB_CHANNELS : C;
-}
-
 // Returns the value of a lane.
 __device__ __forceinline__ int from_lane(int value, int lane) {
     return __shfl_sync(0xffffffffu, value, lane);
@@ -73,6 +68,11 @@ __device__ __forceinline__ int from_lane(int value, int lane) {
     tile::TensorMap weight_map;  // map of the weights
 @@ 14+0
 static_assert(SLAB_CHANNELS * sizeof(X) == SLAB && C * sizeof(X) % 16 == 0, "TMA copies 16 bytes of a pixel");
+
+// The first channels of the next slab behind those of the last frame.
+__device__ __forceinline__ int after_frames(int c) {
+    return c + SLAB_CHANNELS < FRAME_C ? c + SLAB_CHANNELS : C;
+}
 
 // wgmma.mma_async.sync.aligned.m64n192k32.s32.s8.u8: 64 output channels by TILE_N pixels,
 // 32 bytes of the reduction per product. Both factors are in shared memory, in rows of 128 bytes with TMA's

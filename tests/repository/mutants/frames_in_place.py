@@ -153,7 +153,7 @@ MUTANTS = (
     ),
     Mutant(
         "frames in place: the slabs of a volume begin at the last channels",
-        "families/wgmma/slabs_of_frames.j2",
+        "families/wgmma/order_of_frames.j2",
         "c + SLAB_CHANNELS < FRAME_C ?",
         "false ?",
         "A frame may have several slabs.",
