@@ -78,7 +78,7 @@ FRONT = (
     ("dense layers", "dense", "CUTLASS", True, "`bench/layers.py --suite dense`"),
     ("dense layers", "dense", "cuDNN", True, "the same"),
     ("dense and 1x1 layers of 16 networks, 24 trials", "untuned", "cuDNN", True, "`bench/untuned.py`"),
-    ("depthwise, grouped and first layers", "special", "cuDNN", False, "`bench/layers.py --suite special`"),
+    ("depthwise, grouped and first layers", "special_untuned", "cuDNN", False, "`bench/layers.py --no-tune`"),
     ("depthwise and 1x1 in one kernel", "pairs_dw_pw_n32", "cuDNN", False, "`bench/pairs.py`"),
     ("depthwise and 1x1 in one kernel", "pairs_dw_pw_n32", "this project", False, "the same"),
 )

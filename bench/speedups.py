@@ -110,7 +110,7 @@ COMPARISONS = (
     Comparison(
         "all different depthwise, grouped and first layers of 16 networks, N=32, as `lookup` serves them",
         CUDNN_FP16,
-        ("special",),
+        ("special_untuned",),
         _field("over_best_peer"),
         "depthwise, grouped, first layers, over cuDNN fp16",
     ),
