@@ -90,6 +90,11 @@ class Borders:
             Axis.of(problem.w, problem.ow, span_w, problem.stride[1], problem.pad[1]),
         )
 
+    @classmethod
+    def where_needed(cls, problem: Conv2d) -> Borders | None:
+        """Return None where x_zero_point contributes the same to all pixels of a channel."""
+        return cls.of(problem) if pads_with_zero_point(problem) else None
+
     @property
     def classes(self) -> int:
         return self.rows.classes * self.columns.classes * (1 if self.images is None else self.images.classes)
@@ -159,7 +164,7 @@ class PersistentPlan(ConvolutionPlan):
     @cached_property
     def borders(self) -> Borders | None:
         """The border classes, or None where x_zero_point contributes the same to all pixels of a channel."""
-        return Borders.of(self.problem) if pads_with_zero_point(self.problem) else None
+        return Borders.where_needed(self.problem)
 
     @property
     def border_of(self) -> str:

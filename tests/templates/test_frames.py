@@ -3,6 +3,8 @@ the sanitizers; and the classes of images whose frames are not all in the volume
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from exactness import check, check_all
@@ -98,8 +100,9 @@ def test_bytes_are_those_of_frames_that_an_image_has() -> None:
 def test_other_families_refuse_them() -> None:
     problem = Conv2d(6, 9, 9, 96, 64, 3, 3, pad=1, frames=(3, 3, 3, 1, 1, 1))
     assert set(generator.families(problem)) == set(FAMILIES)
+    of_images = generator.default(replace(problem, frames=None), TARGETS["sm_80"])
     with pytest.raises(Infeasible, match="it has no frames of volumes"):
-        generator.plan(problem, generator.default(problem.stacked, TARGETS["sm_80"]).config, TARGETS["sm_80"])
+        generator.plan(problem, of_images.config, TARGETS["sm_80"])
 
 
 # Depth, images of a volume, taps, stride, dilation, frames in front: the classes are by which taps are in the volume.

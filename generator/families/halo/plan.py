@@ -16,7 +16,7 @@ from math import gcd, prod
 from typing import ClassVar, TypeVar
 
 from qconv.generator import tensor_map
-from qconv.generator.convolution import argument_fields, pads_with_zero_point, problem_constants, repack_launch
+from qconv.generator.convolution import argument_fields, problem_constants, repack_launch
 from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.families.halo.config import (
     CHOICES,
@@ -464,7 +464,8 @@ def make(kind: type[Made], problem: Conv2d, config: Halo, target: Target, multip
     """Return a plan whose blocks multiply `multiplied` each; `resident` blocks or clusters run at the same time."""
     instruction = warpgroup_of(problem, target, why_none(problem, target))
     check_useful(multiplied, config)
-    classes = Borders.of(problem).classes if pads_with_zero_point(problem) else 0
+    borders = Borders.where_needed(problem)
+    classes = 0 if borders is None else borders.classes
     windows = slots(multiplied, config, target, classes)
     made = kind(
         problem=problem,

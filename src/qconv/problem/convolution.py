@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, fields
 from functools import cached_property, lru_cache
 from math import prod
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -263,11 +263,6 @@ class Conv2d(Problem):
     def frame_c(self) -> int:
         """Return the channels of a frame, or of an image without frames."""
         return self.c if self.frames is None else self.c // self.frames.taps
-
-    @property
-    def stacked(self) -> Conv2d:
-        """Return the same convolution of images whose frames lie side by side."""
-        return self if self.frames is None else replace(self, frames=None)
 
     @property
     def w_shape(self) -> tuple[int, ...]:

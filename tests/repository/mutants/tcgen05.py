@@ -207,8 +207,8 @@ OF_PLAN = (
     ),
     Mutant(
         "persistent: borders of the image are inner pixels",
-        "PersistentPlan.borders",
-        "Borders.of(self.problem) if pads_with_zero_point(self.problem) else None",
+        "Borders.where_needed",
+        "cls.of(problem) if pads_with_zero_point(problem) else None",
         "None",
         "TMA pads with zeros, and not with the zero point.",
         (PIXELS,),

@@ -11,6 +11,7 @@ from qconv.expression.index import Axis, Index
 from qconv.expression.map import Map
 from qconv.expression.node import Guard, Load, Number, text_of
 from qconv.expression.problem import Operand
+from qconv.generator.plan import ceil_div
 from qconv.generator.tensor_map import CHUNK
 from qconv.network.graph.value import Shape
 from qconv.problem.convolution import Conv2d
@@ -37,7 +38,7 @@ class Widened:
         is_read = problem.r * problem.s == 1 and problem.pixel_bytes % WORD == 0
         if not is_plain or is_read or problem.pixel_bytes % CHUNK == 0 or problem.pixel_bytes < CHUNK:
             return None
-        return cls(problem.x_shape, -(-problem.pixel_bytes // CHUNK) * CHUNK // size)
+        return cls(problem.x_shape, ceil_div(problem.pixel_bytes, CHUNK) * CHUNK // size)
 
     @property
     def made(self) -> Shape:
