@@ -287,4 +287,12 @@ MUTANTS = (
         "One layer may read pixels as they are for one shape, and widened ones for another.",
         (f"{WIDENED}::test_one_layer_reads_both",),
     ),
+    Mutant(
+        "widened: weights in Fortran's order",
+        "PackedConvolution.weights_on",
+        "channels), last.dtype)",
+        'channels), last.dtype, "F")',
+        "A GPU keeps the order of an array, and kernels refuse it.",
+        (f"{WIDENED}::test_weights_are_uploaded_in_the_order_of_kernels",),
+    ),
 )

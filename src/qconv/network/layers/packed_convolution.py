@@ -101,7 +101,9 @@ class PackedConvolution(ABC):
 
         def ordered() -> Array:
             last = self.filters.transpose(0, 2, 3, 1)
-            return np.pad(last, ((0, 0), (0, 0), (0, 0), (0, channels - last.shape[-1])))
+            made = np.zeros((*last.shape[:-1], channels), last.dtype)
+            made[..., : last.shape[-1]] = last
+            return made
 
         return self._uploaded.on(device, channels, ordered)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -74,12 +75,27 @@ def test_the_copy_reads_only_what_there_is() -> None:
     assert np.array_equal(y, np.pad(x, ((0, 0), (0, 15))))
 
 
-def test_one_layer_reads_both() -> None:
-    """Weights are kept for pixels as they are and for widened ones."""
-    w = np.arange(2 * 17, dtype=np.int8).reshape(2, 17, 1, 1)
-    layer = Layer("layer", "ConvInteger", ("x", "w"), ("y",), {"kernel_shape": [1, 1]})
+def of_weights(*shape: int) -> PackedConvolution:
+    w = np.arange(prod(shape), dtype=np.int8).reshape(shape)
+    layer = Layer("layer", "ConvInteger", ("x", "w"), ("y",), {"kernel_shape": shape[2:]})
     made = read_layer(layer, Network(("x",), ("y",), (layer,), {"x": Tensor("x", "int8")}, {"w": w}))
     assert isinstance(made, PackedConvolution)
-    device = open_device("cpu")
+    return made
+
+
+def test_one_layer_reads_both() -> None:
+    """Weights are kept for pixels as they are and for widened ones."""
+    made, device = of_weights(2, 17, 1, 1), open_device("cpu")
     shapes = [made.weights_on(device, channels).shape for channels in (17, 32, 17)]
     assert shapes == [(2, 1, 1, 17), (2, 1, 1, 32), (2, 1, 1, 17)]
+
+
+@pytest.mark.parametrize("channels", [4, 16])
+def test_weights_are_uploaded_in_the_order_of_kernels(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One filter of one row, whose channels moved last are in Fortran's order: a GPU keeps the order of an array."""
+    device = open_device("cpu")
+    monkeypatch.setattr(device, "upload", lambda array: array)
+    w = of_weights(1, 4, 1, 3).weights_on(device, channels)
+    assert w.flags.c_contiguous
+    assert w[0, 0, :, :4].tolist() == [[0, 3, 6, 9], [1, 4, 7, 10], [2, 5, 8, 11]]
+    assert not w[..., 4:].any()
