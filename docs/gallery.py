@@ -60,6 +60,17 @@ SHOWN = {
         "matmul:m=197:n=192:k=300:in=uint8*59100,int8*57600,uint8*1:out=int32:"
         "do=t0=x0[m0*300+k0];t1=x2[0];t2=subtract(t0,t1);t3=x1[n0*300+k0];t4=multiply(t2,t3);t5=sum_of(t4)"
     ),
+    "attention": (
+        "matmul:batch=12:m=197:n=197:k=64:in=uint8*151296,uint8*151296:out=uint8:"
+        "do=t0=to_float32(subtract(x0[b0*12608+m0*64+k0],128));t1=to_float32(subtract(x1[b0*12608+n0*64+k0],128));"
+        "t2=sum_of(multiply(t0,t1));t3=to_int32(minimum(maximum(add(round(multiply(t2,0.001)),128.0),0.0),255.0))"
+        "+reduce:rows=2364:columns=197:in=uint8*465708:out=uint8:do=t0=x0[r0*197+c0];"
+        "t1=exp(multiply(to_float32(subtract(t0,maximum_of(t0))),0.05));"
+        "t2=nearest(multiply(divide(t1,sum_of(t1)),255.0))"
+        "+matmul:batch=12:m=197:n=64:k=197:in=uint8*465708,uint8*151296:out=int32:"
+        "do=t0=to_float32(x0[b0*38809+m0*197+k0]);t1=to_float32(subtract(x1[b0*12608+k0*64+n0],128));"
+        "t2=to_int32(sum_of(multiply(t0,t1)))"
+    ),
 }
 # Its two kernels are of other families.
 WITHOUT_SOURCE = ("unfused",)

@@ -29,8 +29,8 @@ from qconv.generator.families import (
     wgmma,
 )
 from qconv.generator.families.conversion import choosing, elementwise
+from qconv.generator.families.expression import attention, matmul, matmul_mma, reduce
 from qconv.generator.families.expression import map as mapping
-from qconv.generator.families.expression import matmul, matmul_mma, reduce
 from qconv.generator.families.tensor_ops import argmax, binary, concat, global_pooling, nms, pooling, shuffle, table
 from qconv.generator.plan import Config, Plan
 from qconv.generator.selection import cheapest_of
@@ -102,6 +102,7 @@ FAMILIES: dict[str, Family] = {
         reduce.FAMILY,
         matmul.FAMILY,
         matmul_mma.FAMILY,
+        attention.FAMILY,
     )
 }
 

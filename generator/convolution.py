@@ -6,9 +6,7 @@ import textwrap
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import numpy as np
-
-from qconv.arithmetic.activation import BY_NAME, POLYNOMIALS
+from qconv.arithmetic.activation import BY_NAME
 from qconv.arithmetic.epilogue import narrows, packs, packs_from_zero, steps
 from qconv.arithmetic.quantization import Quantization
 from qconv.arithmetic.step import Argument, Step
@@ -43,7 +41,6 @@ class ConvolutionContext(Context):
     narrowed: tuple[int, int]  # range to which a finished output is clamped
     packed_type: str  # clamps a packed output: unsigned bytes, where outputs from zero on have a signed type, or Output
     epilogue_arguments: list[Argument]
-    polynomials: dict[str, str]
 
 
 @dataclass(frozen=True)
@@ -74,11 +71,6 @@ class ConvolutionPlan(Plan):
         return context(self.problem)
 
 
-@dataclass(frozen=True, kw_only=True)
-class ChainContext(Context):
-    polynomials: dict[str, str]
-
-
 @dataclass(frozen=True)
 class ChainPlan(Plan):
     """The plan of a chain, in one kernel or in several. The element types are those of its convolutions."""
@@ -95,7 +87,7 @@ class ChainPlan(Plan):
         return {}
 
     @property
-    def context(self) -> ChainContext:
+    def context(self) -> Context:
         return context_of_chain(self.problem)
 
 
@@ -105,7 +97,6 @@ def context(problem: Conv2d) -> ConvolutionContext:
     least, largest = problem.quantization.types.y.limits or (0, 0)
     return ConvolutionContext(
         says=_what_it_computes(problem),
-        wants=frozenset((*(want for step in chosen for want in step.wants), *_wants_of_words(problem))),
         quantization=problem.quantization,
         layout=f"layout/{problem.layout}.j2",
         fold="convolution/fold.j2" if has_zero_point else "nothing.j2",
@@ -122,7 +113,6 @@ def context(problem: Conv2d) -> ConvolutionContext:
         narrowed=(0, largest) if from_zero else (least, largest),
         packed_type="unsigned char" if from_zero and least < 0 else "Output",
         epilogue_arguments=[argument for step in chosen for argument in step.arguments],
-        polynomials=activation_polynomials(),
     )
 
 
@@ -132,14 +122,8 @@ def _stored(problem: Conv2d) -> str:
     return "narrowed" if narrows(problem.quantization) else "plain"
 
 
-def _wants_of_words(problem: Conv2d) -> tuple[str, ...]:
-    """Return the sections of the prelude with which operands of floats are read from words."""
-    t = problem.quantization.types
-    return () if t.sum.is_integer else ("fma", *t.x.word_wants, *t.w.word_wants)
-
-
-def context_of_chain(problem: Chain) -> ChainContext:
-    """Return the part of a chain that its outer page reads: the math in words and the activations' polynomials."""
+def context_of_chain(problem: Chain) -> Context:
+    """Return the part of a chain that its outer page reads: the math in words."""
     called = "x"
     for layer, weights in zip(problem.LAYERS, problem.packed, strict=True):
         called = f"{layer}({called}, {weights})"
@@ -147,22 +131,7 @@ def context_of_chain(problem: Chain) -> ChainContext:
     between = f"{types} between the {WORDS[len(problem.LAYERS)]}, in shared memory"
     text = f"y = {called}; {between}; the math of each is with it"
     lines = textwrap.wrap(text, 106, initial_indent="  ", subsequent_indent="      ")
-    return ChainContext(says=lines, wants=frozenset(), polynomials=activation_polynomials())
-
-
-@lru_cache(maxsize=1)
-def activation_polynomials() -> dict[str, str]:
-    return {name: literals(terms) for name, terms in POLYNOMIALS.items()}
-
-
-def literals(terms: tuple[float, ...]) -> str:
-    """Format the terms as arguments of a C++ call, each as the shortest text of that fp32 number."""
-    return listed([f"{np.float32(term)!s}f" for term in terms])
-
-
-def listed(spelled: list[str]) -> str:
-    """Format texts as arguments of a C++ call, four per line."""
-    return ",\n".join(", ".join(spelled[at : at + 4]) for at in range(0, len(spelled), 4))
+    return Context(says=lines)
 
 
 def argument_fields(problem: Conv2d, own: tuple[Field, ...] = ()) -> tuple[Field, ...]:
@@ -369,11 +338,16 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
     cut = f", of both the upper {q.types.x.kept_bits} bits" * (q.types.x.kept_bits < 32)
     lines = [f"  acc = sum over r, s, c of {x} * {w}{cut}, in {q.types.sum.name}{order}"]
     value = _scaled(q) if q.scaled else "(acc + bias[k])" if q.bias_at else "acc"
+    if q.constant != "none":
+        lines += [f"  o   = clamp({ROUNDINGS[mode.rounding]}({value}) + own_zero) as {q.out_type}"]
+        value = _with_constant(q)
+    if q.residual != "none" or q.constant != "none":
+        lines += [f"  v   = {value}"]
     if q.residual != "none":
-        lines += [f"  v   = {value}", f"  r   = {_residual(q)}"]
+        lines += [f"  r   = {_residual(q)}"]
         value = "r"
-    if mode.requantizes_before_residual:
-        return [*lines, _sum_of_both(q)]
+    if q.sums_bytes:
+        return [*lines, *_last_of_sums(q)]
     if q.activation != "none":
         given = "".join(f", {name}" for name in BY_NAME[q.activation].parameters)
         value = f"{q.activation}({value}{given})"
@@ -392,7 +366,8 @@ def _steps_in_words(problem: Conv2d) -> list[str]:
 
 def _residual(q: Quantization) -> str:
     if q.mode.requantizes_before_residual:
-        return f"clamp({ROUNDINGS[q.mode.rounding]}(v){' + inner_zero' * q.inner_zero_point}) as {q.out_type}"
+        zero = " + inner_zero" * (q.inner_zero_point and q.constant == "none")  # a sum has it
+        return f"clamp({ROUNDINGS[q.mode.rounding]}(v){zero}) as {q.out_type}"
     shifted = "(residual - residual_zero)" if q.residual_zero_point else "residual"
     if q.mode.adds_dequantized:
         return f"{q.out_type}(v) * inner_scale + residual * residual_scale"
@@ -401,13 +376,27 @@ def _residual(q: Quantization) -> str:
     return f"v + {shifted} * residual_scale"
 
 
-def _sum_of_both(q: Quantization) -> str:
+def _with_constant(q: Quantization) -> str:
+    if q.constant == "multiplied":
+        return "(o - own_zero) * factor[k] * product_ratio + product_zero"
+    if q.constant == "added_first":
+        return "fma(o, own_ratio, begun[k])"
+    return "fma(constant[k], constant_ratio, fma(o, own_ratio, constant_offset))"
+
+
+def _sum_with_residual(q: Quantization) -> str:
     own, residual = ("r", "inner_ratio"), ("residual", "residual_ratio")
     first, last = (own, residual) if q.mode.begins_with_own else (residual, own)
-    value = f"fma({', '.join(last)}, fma({', '.join(first)}, sum_offset))"
+    return f"fma({', '.join(last)}, fma({', '.join(first)}, sum_offset))"
+
+
+def _last_of_sums(q: Quantization) -> list[str]:
+    """Return the lines that make the output of the last sum of bytes."""
+    value = _sum_with_residual(q) if q.mode.requantizes_before_residual else "v"
     value = f"relu({value})" if q.activation == "relu" and not q.y_zero_point else value
     value = f"max({value}, y_zero)" if q.activation == "relu" and q.y_zero_point else value
-    return f"  y   = clamp({ROUNDINGS[q.mode.rounding]}({value})) as {q.out_type}"
+    byte = f"clamp({ROUNDINGS[q.mode.rounding]}({value})) as {q.out_type}"
+    return [f"  b   = {byte}", "  y   = table[the byte of b]"] if q.table else [f"  y   = {byte}"]
 
 
 def _scaled(q: Quantization) -> str:

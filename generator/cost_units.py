@@ -19,15 +19,18 @@ LAUNCH, MEMORY = 2900, 15
 LOOK_UP = 8
 
 
+# Instructions per output of the constant of its channel: clamp, and add once or twice or multiply.
+CONSTANT = {"none": 0, "added": 4, "added_first": 3, "multiplied": 6}
+
 # Instructions per output for the offset of its channel (bias or input zero point) and for its own zero point. Measured
 # with kernels of `mma`, `wgmma` and `pointwise` that differ in nothing else.
 OFFSET, Y_ZERO_POINT = 1.5, 2.5
 
 
 def of_activation(problem: Conv2d) -> int:
-    """Return the instructions per output of the activation and of a table that follows it."""
+    """Return the instructions per output of a constant, of the activation and of a table that follows."""
     q = problem.quantization
-    return BY_NAME[q.activation].instructions + LOOK_UP * q.table
+    return CONSTANT[q.constant] + BY_NAME[q.activation].instructions + LOOK_UP * q.table
 
 
 def of_residual(problem: Conv2d) -> int:

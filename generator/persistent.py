@@ -26,7 +26,7 @@ from qconv.generator.convolution import (
     fold_launches,
     pads_with_zero_point,
 )
-from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.problem.frames import Frames
@@ -39,19 +39,18 @@ MBARRIER_BYTES = 8
 
 
 class StagedResidual(NamedTuple):
-    """How a lane reads a residual of one byte from shared memory: the C++ type that the epilogue receives, the function
-    that takes it from a word, and that function's section of the prelude."""
+    """How a lane reads a residual of one byte from shared memory: the C++ type that the epilogue receives, and the
+    function that takes it from a word."""
 
     ctype: str
     function: str
-    section: str
 
 
 def of_staged(problem: Conv2d) -> StagedResidual:
     """Return integers as floats, and narrow floats as their bits."""
     if problem.quantization.types.residual_is_integer:
-        return StagedResidual("float", "byte_as_float", "byte_floats")
-    return StagedResidual("int", "byte_as_int", "byte_ints")
+        return StagedResidual("float", "byte_as_float")
+    return StagedResidual("int", "byte_as_int")
 
 
 @dataclass(frozen=True)
@@ -125,18 +124,24 @@ class Borders:
 def _images_of(frames: Frames | None) -> Axis | None:
     if frames is None:
         return None
-    return Axis.of(frames.depth, frames.images, (frames.taps - 1) * frames.dilation, frames.stride, frames.before)
+    return Axis.of(frames.depth, frames.images, frames.span, frames.stride, frames.before)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Products(Roles):
-    """How a page emits a warpgroup's multiplications and addresses their sums."""
+class BorderRoles(Roles):
+    """How a page finds what x_zero_point contributes to a pixel."""
 
-    operation: str  # template file with the instruction
     borders: bool  # the offset from x_zero_point depends on which taps lie in the image
     border_of: str  # template file with the classes of pixels at the borders
     fold_borders: str  # template file of the kernel that computes their offsets
     taps_at_borders: str  # template file that adds the weights of the taps inside up
+
+
+@dataclass(frozen=True, kw_only=True)
+class Products(BorderRoles):
+    """How a page emits a warpgroup's multiplications and addresses their sums."""
+
+    operation: str  # template file with the instruction
     spelled: str  # mnemonic in PTX
     immediates: str  # its last operands
     w_signed: str  # C++ literal: true or false
@@ -153,7 +158,7 @@ class Products(Roles):
 
 
 @dataclass(frozen=True)
-class PersistentPlan(ConvolutionPlan):
+class PersistentPlan(WaitingPlan, ConvolutionPlan):
     """The plan of persistent blocks, each of which takes tiles one after the other."""
 
     smem_bytes: int
@@ -165,6 +170,15 @@ class PersistentPlan(ConvolutionPlan):
     def borders(self) -> Borders | None:
         """The border classes, or None where x_zero_point contributes the same to all pixels of a channel."""
         return Borders.where_needed(self.problem)
+
+    @property
+    def border_roles(self) -> BorderRoles:
+        return BorderRoles(
+            borders=self.borders is not None,
+            border_of=self.border_of,
+            fold_borders=self.fold_borders,
+            taps_at_borders=self.taps_at_borders,
+        )
 
     @property
     def border_of(self) -> str:
@@ -186,10 +200,6 @@ class PersistentPlan(ConvolutionPlan):
         """The template file of the kernel that rearranges weights of whole words into rows of the product."""
         wide = self.problem.quantization.types.w.bytes > 1
         return f"families/wgmma/repack{'_wide' * wide}.j2"
-
-    @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
 
     def aligned(self, vector_k: int, y_in_chunks: bool = False, residual_in_chunks: bool = False) -> dict[str, int]:
         """Return the alignment of each array: lanes move `vector_k` channels at once, TMA moves chunks."""
@@ -263,11 +273,8 @@ class PersistentPlan(ConvolutionPlan):
         eights = (range(at, at + 4) for at in range(0, columns // 2, 4))
         rows_type, columns_type = (t.x, t.w) if pixel_rows else (t.w, t.x)
         return Products(
+            **vars(self.border_roles),
             operation=f"instruction/{operation}{emulated}.j2",
-            borders=self.borders is not None,
-            border_of=self.border_of,
-            fold_borders=self.fold_borders,
-            taps_at_borders=self.taps_at_borders,
             spelled=instruction.spell(columns, rows_type.name, columns_type.name),
             immediates=instruction.immediates,
             w_signed=str(t.w.is_signed).lower(),

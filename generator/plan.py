@@ -144,7 +144,6 @@ class Context:
     """Values that a page reads about the problem, the same for all plans of it. Each op adds its own."""
 
     says: list[str]  # the math in words
-    wants: frozenset[str]  # features that the page needs of the prelude
 
 
 @dataclass(frozen=True)
@@ -201,8 +200,10 @@ class Plan(ABC):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        """Features that the page needs of the prelude."""
-        return ()
+        """Features for which pages and preludes have another text: overlap, where the page waits for the launch before;
+        tensors, where TMA copies tiles; async_proxy, where threads write what TMA or `wgmma` reads; phases, where an
+        mbarrier of a fused kernel has several; tensor_memory; shuffle, where lanes exchange values."""
+        return ("overlap",) * self.overlaps
 
     @property
     def dot(self) -> str:
@@ -311,7 +312,3 @@ class WaitingPlan(Plan):
     @property
     def overlaps(self) -> bool:
         return self.target.overlaps_launches
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        return (*super().wants, *("overlap",) * self.overlaps)

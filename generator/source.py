@@ -12,14 +12,15 @@ import hashlib
 import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 
 from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.generator.plan import Context, Launch, Plan
-from qconv.generator.sections import Sections
+from qconv.generator.coefficients import polynomials, series
+from qconv.generator.definitions import used
+from qconv.generator.plan import Launch, Plan
 
 PRELUDES = {"nvidia": "prelude/cuda.j2", "amd": "prelude/hip.j2", "cpu": "prelude/cpu.j2"}
 ENTRIES = {"nvidia": "nothing.j2", "amd": "nothing.j2", "cpu": "entry/cpu.j2"}
@@ -69,7 +70,6 @@ def _environment() -> Environment:
         block_end_string="%>",
         comment_start_string="<#",
         comment_end_string="#>",
-        extensions=[Sections],
         keep_trailing_newline=True,
         autoescape=False,
         cache_size=-1,
@@ -82,11 +82,9 @@ def render(plan: Plan) -> Source:
     if plan.parts:
         return joined(plan, [render(kernel) for kernel in plan.kernels])
     _ = plan.tensor_maps
-    of_layers = [(layer, layer.context) for layer in plan.layers.values()]
-    own = plan.context
-    wants = own.wants.union(plan.wants, *(context.wants for _, context in of_layers))
-    texts = [_page(layer, replace(context, wants=wants)) for layer, context in of_layers]
-    return _source(_page(plan, replace(own, wants=wants), texts), plan)
+    wants = frozenset(plan.wants)
+    texts = [_page(layer, wants) for layer in plan.layers.values()]
+    return _source(used(_page(plan, wants, texts)), plan)
 
 
 def render_kernels(plan: Plan) -> Rendered:
@@ -104,7 +102,7 @@ def _source(text: str, plan: Plan) -> Source:
     return Source(text, source_digest(text, launches), SUFFIXES[plan.target.vendor])
 
 
-def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
+def _page(plan: Plan, wants: frozenset[str], texts: Sequence[str] = ()) -> str:
     """Render the page of a plan. `texts` are the pages of its layers. The page reads the fields of the roles and of the
     context as variables."""
     return (
@@ -117,13 +115,16 @@ def _page(plan: Plan, context: Context, texts: Sequence[str] = ()) -> str:
             ctypes={name: element_type.ctype for name, element_type in ELEMENT_TYPES.items()},
             prelude=PRELUDES[plan.target.vendor],
             entry=ENTRIES[plan.target.vendor],
-            overlap="overlap" if "overlap" in context.wants else "no_overlap",
+            wants=wants,
+            overlap="overlap" if "overlap" in wants else "no_overlap",
             dot=plan.dot,
             sliced=len(plan.call) > 1,
             cpu=plan.target.vendor == "cpu",
+            polynomials=polynomials(),
+            series=series(),
             texts=texts,
             **vars(plan.roles),
-            **vars(context),
+            **vars(plan.context),
         )
     )
 

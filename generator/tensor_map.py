@@ -162,7 +162,7 @@ def im2col(problem: Conv2d, channels: int, pixels: int, swizzle: int = 0) -> Ten
     down, across = problem.dilation
     top, left, bottom, right = problem.pad
     span_h, span_w = (problem.r - 1) * down, (problem.s - 1) * across
-    most = MOST_OFFSET[2 if problem.frames is None else 3]
+    most = MOST_OFFSET[rank_of_x(problem) - 2]
     if max(span_h, span_w) > most:
         raise Infeasible(
             f"a filter that spans {max(span_h, span_w)} pixels: im2col reaches taps at most {most} away; use a tile"
@@ -184,8 +184,8 @@ class AlongFrames(NamedTuple):
 def _along_frames(frames: Frames | None) -> AlongFrames:
     if frames is None:
         return AlongFrames()
-    if (reach := (frames.taps - 1) * frames.dilation) > MOST_OFFSET[3]:
-        raise Infeasible(f"a filter that spans {reach} frames: im2col reaches at most {MOST_OFFSET[3]}; copy them")
+    if frames.span > (most := MOST_OFFSET[3]):
+        raise Infeasible(f"a filter that spans {frames.span} frames: im2col reaches at most {most}; copy them")
     last = (frames.images - 1) * frames.stride - frames.before
     return AlongFrames((-frames.before,), (last + 1 - frames.depth,), (frames.stride,))
 
@@ -202,8 +202,8 @@ def matrix(
     array: str, dtype: str, rows: int, columns: int, box_rows: int, box_columns: int, swizzle: int = 0
 ) -> TensorMap:
     """Map a tile of a row-major matrix, such as the weights: output channels by reduction."""
-    size = ELEMENT_TYPES[dtype].bytes
-    return TensorMap(array, dtype, (columns, rows), (columns * size,), (box_columns, box_rows), swizzle=swizzle)
+    dims = columns, rows
+    return TensorMap(array, dtype, dims, _strides(dims, dtype), (box_columns, box_rows), swizzle=swizzle)
 
 
 def window(
@@ -213,17 +213,31 @@ def window(
     generator/convolution.py). `steps` are the strides between copied pixels. `load_tile` takes channel, column, row and
     image (or frame and volume) of the first pixel, which may lie outside the image."""
     down, across = steps
-    images = (1,) if problem.frames is None else (1, 1)
+    images = (1,) * (rank_of_x(problem) - 3)
     return _of_x(problem, (channels, columns, rows, *images), None, (1, across, down, *images), swizzle)
 
 
 def of_outputs(problem: Conv2d, array: str, dtype: str, box: tuple[int, ...], swizzle: int = 0) -> TensorMap:
     """Map a tile of an array with the outputs' shape: channels, columns, rows, images. `store_tile` takes the
     coordinates of its first element, in this order."""
-    images, rows, columns, channels = problem.y_shape
-    pixel = channels * ELEMENT_TYPES[dtype].bytes
-    strides = pixel, columns * pixel, rows * columns * pixel
-    return TensorMap(array, dtype, (channels, columns, rows, images), strides, box, swizzle=swizzle)
+    dims = problem.y_shape[::-1]
+    return TensorMap(array, dtype, dims, _strides(dims, dtype), box, swizzle=swizzle)
+
+
+def rank_of_x(problem: Conv2d) -> int:
+    """Return how many dimensions the input's tensor map has."""
+    return len(_dims_of_x(problem))
+
+
+def _dims_of_x(problem: Conv2d) -> tuple[int, ...]:
+    frames = problem.frames
+    images = (problem.n,) if frames is None else (frames.depth, problem.n // frames.images)
+    return (problem.frame_c, problem.w, problem.h, *images)
+
+
+def _strides(dims: tuple[int, ...], dtype: str) -> tuple[int, ...]:
+    """Return the strides of an array without gaps."""
+    return tuple(prod(dims[:at]) * ELEMENT_TYPES[dtype].bytes for at in range(1, len(dims)))
 
 
 def _of_x(
@@ -231,25 +245,5 @@ def _of_x(
 ) -> TensorMap:
     if problem.layout != "nhwc":
         raise Infeasible(f"layout {problem.layout}: pixels are copied with their channels together; use nhwc")
-    dtype = problem.quantization.x_type
-    pixel = problem.frame_c * ELEMENT_TYPES[dtype].bytes
-    strides = pixel, problem.w * pixel, problem.h * problem.w * pixel
-    of_frame = problem.frame_c, problem.w, problem.h
-    if problem.frames is None:
-        return TensorMap("x", dtype, (*of_frame, problem.n), strides, box, pixel_box, steps, swizzle)
-    depth, volumes = problem.frames.depth, problem.n // problem.frames.images
-    all_strides = (*strides, depth * strides[-1])
-    return TensorMap("x", dtype, (*of_frame, depth, volumes), all_strides, box, pixel_box, steps, swizzle)
-
-
-def wants(*primitives: str) -> tuple[str, ...]:
-    """Return the prelude's features for these primitives: load_tile_2d to load_tile_5d, multicast_tile_2d and so on,
-    store_tile_2d and so on, load_im2col_4d and 5d, multicast_im2col_4d, prefetch_map, store_writes. A page with loads
-    includes `pipeline/ring.j2` or has mbarriers of its own."""
-    found = {"tensors", *primitives}
-    for primitive in primitives:
-        verb, _, _ = primitive.partition("_")
-        found |= {"load": {"loads", "ring"}, "multicast": {"loads", "ring", "multicast"}, "store": {"stores"}}.get(
-            verb, set()
-        )
-    return tuple(sorted(found))
+    dims, dtype = _dims_of_x(problem), problem.quantization.x_type
+    return TensorMap("x", dtype, dims, _strides(dims, dtype), box, pixel_box, steps, swizzle)

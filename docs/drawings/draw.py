@@ -276,6 +276,27 @@ def matmul_mma() -> Canvas:
     return c
 
 
+def attention() -> Canvas:
+    c = Canvas(860, 330, "attention")
+    c.text(40, 24, "a block: rows of one batch, of 16 a warp")
+    blocks(c, 40, 66, "warps", "")
+    c.text(330, 24, "in shared memory, in fp16: rows, keys and values, in slabs of a row")
+    for at, (fill, says) in enumerate((("two", "rows"), ("one", "keys"), ("three", "values"))):
+        y = 56 + 40 * at
+        for part in range(4):
+            c.box(400 + 90 * part, y, 90, 24, fill)
+        c.text(390, y + 16, says, "end")
+    c.across(400, 490, 48, "slab")
+    c.text(40, 210, "in registers: a lane's scores become its weights, which are its factors of the second product")
+    for x, fill, says in ((40, "one", "scores"), (240, "three", "weights"), (440, "two", "outputs")):
+        c.box(x, 226, 140, 32, fill)
+        c.text(x + 70, 246, says, "middle")
+    for x in (180, 380):
+        c.line(x, 242, x + 56, 242, arrow=True)
+    c.field(40, 296, "resident", "blocks that share an SM, for which a lane keeps to fewer registers")
+    return c
+
+
 def slabs_of(name: str, part: str, says: tuple[str, str, str]) -> Canvas:
     """Draw a product in tiles, divided among parts, with its slabs in shared memory."""
     c = Canvas(860, 350, name)
@@ -293,7 +314,7 @@ DRAWINGS: dict[str, Callable[[], Canvas]] = {
         *(simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, halo_split),
         *(tcgen05, fused, block, unfused),
         *(elementwise, choosing, binary, table, concat, pooling, global_pooling, argmax, shuffle, nms),
-        *(streams.map, matmul, matmul_mma, reduce),
+        *(streams.map, matmul, matmul_mma, attention, reduce),
     )
 } | {"map": maps}  # a function of that name would hide Python's
 

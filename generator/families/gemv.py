@@ -102,10 +102,6 @@ class GemvPlan(WaitingPlan, ConvolutionPlan):
         return alignment
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*("kept",) * self.overlaps, *super().wants)
-
-    @property
     def roles(self) -> GemvRoles:
         return GemvRoles(self.gathers, self.unroll)
 

@@ -29,7 +29,7 @@ from qconv.generator.convolution import (
 from qconv.generator.cost_units import at_once, of_activation, of_parameters, of_residual
 from qconv.generator.expect.features import filled, log, rounds
 from qconv.generator.families import Family
-from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
+from qconv.generator.plan import Config, Constant, Field, Launch, WaitingPlan, at_most, ceil_div, check_choices
 from qconv.generator.tiles import BLOCKS_PER_SM_SAYS, TiledRoles, check_blocks_per_sm, instruction_of
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import MatrixInstruction
@@ -138,7 +138,7 @@ class PointwiseRoles(TiledRoles):
 
 
 @dataclass(frozen=True)
-class PointwisePlan(ConvolutionPlan):
+class PointwisePlan(WaitingPlan, ConvolutionPlan):
     page: ClassVar[str] = "families/pointwise.j2"
 
     problem: Conv2d
@@ -196,19 +196,6 @@ class PointwisePlan(ConvolutionPlan):
             residuals="y" if _outputs_in_place(self.problem) else "residual",
             channel_arguments=channel_arguments(self.problem),
         )
-
-    @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        wants = ["warp", "warp_barrier", "copies"]
-        if channel_arguments(self.problem) or self.problem.quantization.types.residual is not None:
-            wants.append("vectors")
-        if self.overlaps:
-            wants.append("overlap")
-        return tuple(wants)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

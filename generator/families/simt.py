@@ -100,10 +100,6 @@ class SimtPlan(WaitingPlan, ConvolutionPlan):
         return alignment
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return ("dot", *("kept",) * self.overlaps, *super().wants)
-
-    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config = self.config
         x_parts = (Constant("X_PARTS", self.x_parts, "threads that load a row of x"),)

@@ -179,10 +179,6 @@ class StemPlan(TiledPlan):
         )
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return ("warp", *(("bytes",) if self.quads else ()))
-
-    @property
     def _config_constants(self) -> tuple[Constant, ...]:
         return (
             *size_constants(self.config),

@@ -243,9 +243,7 @@ class StemWgmmaPlan(PersistentPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        found = ["warp", "warp_barrier", "registers", "warpgroup", "warpgroup_barrier", "bytes"]
-        found += ["store_matrices"] * self.staged + ["overlap"] * self.overlaps
-        return (*found, *tensor_map.wants("load_tile_3d", *["store_tile_4d"] * self.staged))
+        return (*super().wants, "tensors", "async_proxy")
 
     @property
     def roles(self) -> StemWgmmaRoles:

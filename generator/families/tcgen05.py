@@ -11,13 +11,12 @@ from typing import ClassVar
 
 from qconv.arithmetic.step import Argument
 from qconv.errors import Infeasible
-from qconv.generator import tensor_map
 from qconv.generator.convolution import argument_fields, channel_arguments, problem_constants
 from qconv.generator.cost_units import MEMORY, at_once
 from qconv.generator.families import Family
 from qconv.generator.families.wgmma import LATENCY, SHARED, START, fetched, written
-from qconv.generator.persistent import MBARRIER_BYTES, SlabPlan, slab_maps, why_not
-from qconv.generator.plan import Config, Constant, Field, Launch, Roles, at_most, ceil_div, check_choices
+from qconv.generator.persistent import MBARRIER_BYTES, BorderRoles, SlabPlan, slab_maps, why_not
+from qconv.generator.plan import Config, Constant, Field, Launch, at_most, ceil_div, check_choices
 from qconv.generator.tensor_map import CHUNK, TensorMap
 from qconv.problem.convolution import Conv2d
 from qconv.targets.instruction import TensorMemoryInstruction
@@ -54,14 +53,10 @@ CHOICES: dict[str, tuple[int, ...]] = {
 }
 
 
-@dataclass(frozen=True)
-class Tcgen05Roles(Roles):
+@dataclass(frozen=True, kw_only=True)
+class Tcgen05Roles(BorderRoles):
     operation: str  # template file with the products
     spelled: str  # mnemonic in PTX
-    borders: bool  # the offset from x_zero_point depends on which taps lie in the image
-    border_of: str  # template file with the classes of pixels at the borders
-    fold_borders: str  # template file of the kernel that computes their offsets
-    taps_at_borders: str  # template file that adds the weights of the taps inside up
     channel_arguments: tuple[Argument, ...]
     load_channel: str = "nothing.j2"  # threads load the channels of a vector together
 
@@ -114,15 +109,16 @@ class Tcgen05Plan(SlabPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        copies = tensor_map.wants("load_im2col_4d", "load_tile_2d")
-        return ("warp", "warp_barrier", "tensor_memory", "vectors", *(("overlap",) if self.overlaps else ()), *copies)
+        return (*super().wants, "tensors", "tensor_memory")
 
     @property
     def roles(self) -> Tcgen05Roles:
-        operation, spelled = "instruction/tcgen05.j2", self.instruction.mnemonic
-        has_borders, channels = self.borders is not None, channel_arguments(self.problem)
-        at_borders = self.border_of, self.fold_borders, self.taps_at_borders
-        return Tcgen05Roles(operation, spelled, has_borders, *at_borders, channels)
+        return Tcgen05Roles(
+            **vars(self.border_roles),
+            operation="instruction/tcgen05.j2",
+            spelled=self.instruction.mnemonic,
+            channel_arguments=channel_arguments(self.problem),
+        )
 
     @property
     def border_of(self) -> str:

@@ -66,7 +66,7 @@ class UnfusedPlan(Plan):
 
     @property
     def context(self) -> Context:
-        return Context(says=[], wants=frozenset())
+        return Context(says=[])
 
     @cached_property
     def alignment(self) -> dict[str, int]:

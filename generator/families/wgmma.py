@@ -214,10 +214,7 @@ class WgmmaPlan(SlabPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        copies = tensor_map.wants(f"load_im2col_{4 if self.problem.frames is None else 5}d", "load_tile_2d")
-        residuals = ("warp_barrier", of_staged(self.problem).section) if self.residual_slots else ()
-        classes = ("from_lane",) * (self.borders is not None)
-        return ("warp", *classes, *residuals, "registers", *(("overlap",) if self.overlaps else ()), *copies)
+        return (*super().wants, "tensors")
 
     @property
     def roles(self) -> WgmmaRoles:

@@ -2,6 +2,8 @@
 // omitted, and one number may stand for several. The rules of each op are in the table. Private to the launcher.
 #pragma once
 
+#include <algorithm>
+#include <cctype>
 #include <cstdlib>
 #include <cstring>
 #include <locale>
@@ -105,13 +107,27 @@ class Spelling {
   private:
     // Returns a text that is equal for keys of equal problems.
     static std::string normal_of(const std::string& key) {
-        std::vector<std::string> parts = split(key, '+');
-        bool is_joined = false;
-        for (const std::string& part : parts) is_joined |= parts.size() > 1 && op_of(part) == "conv2d";
-        if (!is_joined) return normal_of_part(key);  // a plus of an expression
+        const std::vector<std::string> parts = parts_of(key);
+        if (parts.size() == 1) return normal_of_part(key);
         std::string all;
         for (const std::string& part : parts) all += normal_of_part(part) + "+";
         return all;
+    }
+
+    // Returns the keys that a key joins. The name of an op follows each plus between two; that of a sum within an
+    // expression is followed by an index.
+    static std::vector<std::string> parts_of(const std::string& key) {
+        std::vector<std::string> parts;
+        for (const std::string& text : split(key, '+')) {
+            const std::string name = op_of(text);
+            const auto is_of_name = [](unsigned char each) { return std::isalnum(each) || each == '_'; };
+            const bool has_fields = text.find(':') != std::string::npos;
+            if (parts.empty() || name.empty() || (has_fields && std::all_of(name.begin(), name.end(), is_of_name)))
+                parts.push_back(text);
+            else
+                parts.back() += "+" + text;
+        }
+        return parts;
     }
 
     static std::string op_of(const std::string& part) { return split(stripped(part), ':')[0]; }

@@ -28,10 +28,11 @@ constexpr unsigned TABLE_ENTRIES = 256;
 // The values of a convolution, or of an op between convolutions: a convolution's scales as they were given, all others
 // in the type in which the kernels compute.
 struct Parameters {
-    double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1;
-    int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0;
+    double x_scale = 1, y_scale = 1, residual_scale = 1, inner_scale = 1, own_scale = 1, constant_scale = 1;
+    int x_zero_point = 0, y_zero_point = 0, residual_zero_point = 0, inner_zero_point = 0, own_zero_point = 0;
+    int constant_zero_point = 0;
     std::vector<double> w_scales = {1};
-    std::vector<int> w_zero_points = {0}, integers, table;
+    std::vector<int> w_zero_points = {0}, integers, constants, table;
     std::vector<float> reals;
     std::vector<float> numbers;
     std::vector<double> scalars;  // each is exactly a float or an int
@@ -40,6 +41,7 @@ struct Parameters {
     double w_scale(size_t k) const { return w_scales[w_scales.size() == 1 ? 0 : k]; }
     int w_zero_point(size_t k) const { return w_zero_points[w_zero_points.size() == 1 ? 0 : k]; }
     int integer_bias(size_t k) const { return integers[k]; }
+    int constant(size_t k) const { return constants[k]; }
     float bias(size_t k) const { return reals[k]; }
     // Returns word `k` of the table, rotated to begin with entry `first`: four consecutive entries.
     int table_word(size_t k, int first) const {
@@ -100,7 +102,8 @@ inline std::vector<const char*> names_of(const Layer& layer) {
     std::vector<const char*> names;
     for (const char* name : {layer.x_scale, layer.w_scale, layer.y_scale, layer.x_zero_point, layer.w_zero_point,
                              layer.y_zero_point, layer.bias, layer.residual_scale, layer.residual_zero_point,
-                             layer.inner_scale, layer.inner_zero_point, layer.table})
+                             layer.inner_scale, layer.inner_zero_point, layer.own_scale, layer.own_zero_point,
+                             layer.constant, layer.constant_scale, layer.constant_zero_point, layer.table})
         if (name != nullptr) names.push_back(name);
     for (const char* name : layer.number_names) names.push_back(name);
     for (const Scalar& scalar : layer.scalars) names.push_back(scalar.name);
@@ -117,7 +120,10 @@ inline bool has_name(const Layer& layer, const char* name) {
 inline bool is_required(const Layer& layer, const char* name) {
     for (const char* number : layer.number_names)
         if (strcmp(number, name) == 0) return true;
-    return name == layer.bias || name == layer.residual_scale || name == layer.inner_scale || name == layer.table;
+    for (const char* one : {layer.bias, layer.residual_scale, layer.inner_scale, layer.own_scale, layer.constant,
+                            layer.constant_scale, layer.table})
+        if (name == one) return true;
+    return false;
 }
 
 // The parameters that the caller gave.
@@ -226,6 +232,14 @@ inline void read_bias(const Layer& layer, const Given& given, Parameters& into) 
     }
 }
 
+inline void read_constant(const Layer& layer, const Given& given, Parameters& into) {
+    if (layer.constant == nullptr) return;
+    if (required(given, layer.constant).count != layer.channels)
+        refuse(std::string(layer.constant) + " must have " + std::to_string(layer.channels) +
+               " values, one for each output channel: give as many");
+    into.constants = zero_points_of(given, layer.constant, layer.entries, layer.channels);
+}
+
 inline void read_table(const Layer& layer, const Given& given, Parameters& into) {
     if (layer.table == nullptr) return;
     if (required(given, layer.table).count != TABLE_ENTRIES)
@@ -253,26 +267,39 @@ inline void check_inverse(const char* name, float scale) {
         refuse(std::string(name) + " has no finite inverse in float32, and this mode multiplies by it; scale the layer up");
 }
 
-inline void check_ratio(const char* name, float ratio) {
-    if (!(ratio >= 0x1p-126f && ratio <= 0x1p20f))
-        refuse(std::string(name) + " / y_scale must be 2^-126 to 2^20 in float32, or every output would be at an end of "
-               "its range; check the scales");
+inline void check_ratio(const std::string& name, float scale, const char* made, double y_scale, bool is_product = false) {
+    const float ratio = scale / static_cast<float>(y_scale);
+    if (!(ratio >= 0x1p-126f && ratio <= (is_product ? 0x1p14f : 0x1p20f)))
+        refuse(name + " / " + made + " must be 2^-126 to 2^" + (is_product ? "14" : "20") +
+               " in float32, or every output would be at an end of its range; check the scales");
 }
 
 inline void check_products(const Layer& layer, const Parameters& p) {
     const float x_scale = static_cast<float>(p.x_scale), y_scale = static_cast<float>(p.y_scale);
-    const bool rounds_twice = layer.inner_scale != nullptr;
-    const float unit = rounds_twice ? static_cast<float>(p.inner_scale) : y_scale;
+    const bool adds_residual = layer.inner_scale != nullptr, has_constant = layer.own_scale != nullptr;
+    const double behind_constant = adds_residual ? p.inner_scale : p.y_scale;
+    const float unit = static_cast<float>(has_constant ? p.own_scale : behind_constant);
     for (double each : p.w_scales) {
         const float product = x_scale * static_cast<float>(each), multiplier = product / unit;
         if (!(std::isfinite(multiplier) && multiplier > 0.0f))
-            refuse("x_scale * w_scale / y_scale (or inner_scale, where there is one) must be finite and positive in "
-                   "float32, or every output would be the same; check the three scales");
+            refuse("x_scale * w_scale / y_scale (or own_scale or inner_scale, where there is one) must be finite and "
+                   "positive in float32, or every output would be the same; check the three scales");
         if (layer.inverts_product) check_inverse("x_scale * w_scale", product);
     }
-    if (rounds_twice) {
-        check_ratio(layer.inner_scale, unit / y_scale);
-        check_ratio(layer.residual_scale, static_cast<float>(p.residual_scale) / y_scale);
+    if (has_constant) {
+        const char* made = adds_residual ? layer.inner_scale : "y_scale";
+        const float own = static_cast<float>(p.own_scale), constant = static_cast<float>(p.constant_scale);
+        if (layer.multiplies_constant) {
+            check_ratio(std::string(layer.own_scale) + " * " + layer.constant_scale, own * constant, made,
+                        behind_constant, true);
+        } else {
+            check_ratio(layer.own_scale, own, made, behind_constant);
+            check_ratio(layer.constant_scale, constant, made, behind_constant);
+        }
+    }
+    if (adds_residual) {
+        check_ratio(layer.inner_scale, static_cast<float>(p.inner_scale), "y_scale", p.y_scale);
+        check_ratio(layer.residual_scale, static_cast<float>(p.residual_scale), "y_scale", p.y_scale);
     }
     if (layer.inverts_x) check_inverse(layer.x_scale, x_scale);
     if (layer.inverts_x && layer.residual_scale != nullptr)
@@ -288,6 +315,13 @@ inline double residual_scale_of(const Layer& layer, const Given& given, double y
         refuse(std::string(layer.residual_scale) + " is above 2^119, in real units or in those of the output: its "
                "product would be infinite: check it");
     return scale;
+}
+
+// Returns a scale that has no default, where the problem has it.
+inline double scale_of_sum(const Given& given, const char* name) {
+    if (name == nullptr) return 1;
+    required(given, name);
+    return scales_of(given, name, 1, 1)[0];
 }
 
 inline void read_scalars(const Layer& layer, const Given& given, Parameters& into) {
@@ -325,12 +359,14 @@ inline Parameters parameters_of(const Layer& layer, const Given& given) {
     p.y_zero_point = zero_points_of(given, layer.y_zero_point, layer.y_zero, 1)[0];
     p.residual_scale = residual_scale_of(layer, given, p.y_scale);
     p.residual_zero_point = zero_points_of(given, layer.residual_zero_point, layer.residual_zero, 1)[0];
-    if (layer.inner_scale != nullptr) {
-        required(given, layer.inner_scale);
-        p.inner_scale = scales_of(given, layer.inner_scale, 1, 1)[0];
-    }
+    p.inner_scale = scale_of_sum(given, layer.inner_scale);
     p.inner_zero_point = zero_points_of(given, layer.inner_zero_point, layer.inner_zero, 1)[0];
+    p.own_scale = scale_of_sum(given, layer.own_scale);
+    p.own_zero_point = zero_points_of(given, layer.own_zero_point, layer.own_zero, 1)[0];
+    p.constant_scale = scale_of_sum(given, layer.constant_scale);
+    p.constant_zero_point = zero_points_of(given, layer.constant_zero_point, layer.constant_zero, 1)[0];
     read_bias(layer, given, p);
+    read_constant(layer, given, p);
     read_table(layer, given, p);
     read_numbers(layer, given, p);
     read_scalars(layer, given, p);

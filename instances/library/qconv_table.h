@@ -109,14 +109,16 @@ enum class Bias { none, int32, float32 };
 // The parameters of a convolution by the problem's names, null where it has none. An op between convolutions has
 // scalars instead.
 struct Layer {
-    const char *x_scale, *w_scale, *y_scale, *residual_scale, *inner_scale;
-    const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *bias, *table;
-    ZeroPoint x_zero, w_zero, y_zero, residual_zero, inner_zero;
-    ZeroPoint entries;  // range of the table's entries
+    const char *x_scale, *w_scale, *y_scale, *residual_scale, *inner_scale, *own_scale, *constant_scale;
+    const char *x_zero_point, *w_zero_point, *y_zero_point, *residual_zero_point, *inner_zero_point, *own_zero_point;
+    const char *constant_zero_point, *bias, *constant, *table;
+    ZeroPoint x_zero, w_zero, y_zero, residual_zero, inner_zero, own_zero, constant_zero;
+    ZeroPoint entries;  // range of the table's entries, and of the constant
     Bias bias_kind;
     size_t channels;  // number of bias values
     bool per_channel;
     bool inverts_x, inverts_y, inverts_product;  // scales that must have an inverse
+    bool multiplies_constant;                    // rather than adds it
     Span<const char*> numbers, number_names;     // of the activation: its names in the arithmetic, and for the caller
     Span<Scalar> scalars;
     Span<Limit> limits;

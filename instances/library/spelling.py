@@ -11,6 +11,7 @@ from qconv.arithmetic.mode import Mode
 from qconv.arithmetic.quantization import Quantization
 from qconv.conversion.problem import EPS, SCALED, Conversion, rule_and_mapping
 from qconv.dtypes import RANGES
+from qconv.expression.attention import Attention
 from qconv.expression.problem import Expression
 from qconv.op import Problem
 from qconv.problem.chain import Chain
@@ -35,11 +36,18 @@ class KeyField:
 
 def grammars(problems: Iterable[Problem]) -> dict[str, tuple[KeyField, ...]]:
     """Return the fields of the ops of these problems. A convolution can be spelled as a transposed one as well."""
-    kinds = dict.fromkeys(Conv2d if isinstance(one, Chain) else type(one) for one in problems)
+    kinds = dict.fromkeys(kind for one in problems for kind in _kinds(one))
     found = {kind.op: tuple(_fields_of(kind)) for kind in kinds}
     if Conv2d in kinds:
         found[TRANSPOSED] = tuple(_convolution(ConvTranspose2d))
     return found
+
+
+def _kinds(problem: Problem) -> tuple[type[Problem], ...]:
+    """Return the kinds of problems whose keys make the key of a problem."""
+    if isinstance(problem, Attention):
+        return tuple(type(phase) for phase in problem.phases)
+    return (Conv2d if isinstance(problem, Chain) else type(problem),)
 
 
 def _fields_of(kind: type[Problem]) -> Iterator[KeyField]:

@@ -32,9 +32,13 @@ MOST_DIMENSIONS = 8
 MOST_ARGUMENT_BYTES = 4096
 # The parameters that are named fields of `qconv::Layer`.
 NAMED = (
-    *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale"),
-    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "bias", "table"),
+    *("x_scale", "w_scale", "y_scale", "residual_scale", "inner_scale", "own_scale", "constant_scale"),
+    *("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point", "own_zero_point"),
+    *("constant_zero_point", "bias", "constant", "table"),
 )
+
+# The parameters of a constant and of the output in front of it.
+OF_CONSTANT = ("constant", "own_scale", "own_zero_point", "constant_scale", "constant_zero_point")
 
 
 def table_text(entries: Sequence[Entry]) -> str:
@@ -166,14 +170,16 @@ def _layer(number: int, layer: int, entry: Entry, name: str, problem: Conv2d | S
     names = entry.parameter_names(name)
     uses = used(q)
     named = ", ".join(_text(names.get(own, own)) if uses[own] else "nullptr" for own in NAMED)
-    ranges = [(uses[f"{of}_zero_point"], t) for of, t in _types(q)] + [(q.table, q.out_type)]
-    zeros = ", ".join(_zero_point(*one) for one in ranges)
+    ranges = [(uses[f"{of}_zero_point"], t) for of, t in _types(q)]
+    entries = (uses["constant"] or q.table, q.out_type)
+    zeros = ", ".join(_zero_point(*one) for one in (*ranges, entries))
     inverts_y = q.mode.multiplier == "fp32_reciprocal" or q.to_output_units == "multiply_reciprocal"
     flags = (
         q.per_channel,
         q.mode.scales == "twice_inverted",
         inverts_y,
         q.bias == "float32" and "reciprocal" in q.mode.bias_scaling,
+        q.constant == "multiplied",
     )
     count = len(BY_NAME[q.activation].parameters)
     numbers = ", ".join(_span(f"{label}_{number}_{layer}", count) for label in ("numbers", "number_names"))
@@ -193,6 +199,8 @@ def parameters_of(entry: Entry, layer: str) -> list[str]:
 
 
 def used(q: Quantization) -> dict[str, bool]:
+    adds = dict.fromkeys(OF_CONSTANT, q.constant != "none")
+    flags = {name: getattr(q, name) for name in NAMED if name.endswith("zero_point") and name not in adds}
     return {
         "x_scale": q.scaled,
         "w_scale": q.scaled,
@@ -201,11 +209,14 @@ def used(q: Quantization) -> dict[str, bool]:
         "inner_scale": q.mode.rounds_before_residual,
         "bias": q.bias != "none",
         "table": q.table,
-    } | {name: getattr(q, name) for name in NAMED if name.endswith("zero_point")}
+        **adds,
+        **flags,
+    }
 
 
 def _types(q: Quantization) -> tuple[tuple[str, str], ...]:
-    return (("x", q.x_type), ("w", q.w_type), ("y", q.out_type), ("residual", q.residual), ("inner", q.out_type))
+    own = ((of, q.out_type) for of in ("inner", "own", "constant"))
+    return (("x", q.x_type), ("w", q.w_type), ("y", q.out_type), ("residual", q.residual), *own)
 
 
 def _zero_point(used: bool, dtype: str) -> str:

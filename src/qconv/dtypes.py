@@ -26,9 +26,7 @@ class ElementType:
     # accumulator type is the same. None: no op multiplies elements of this type.
     sums: str | None = None
     short: str = ""  # as instructions spell it
-    # The prelude's C++ type that reads the floats of a 32-bit word, and the sections that it needs.
-    word: str = ""
-    word_wants: tuple[str, ...] = ()
+    word: str = ""  # the prelude's C++ type that reads the floats of a 32-bit word
     # Arrays have this type where only the multiplication is less exact: it reads the upper `kept_bits` of an element.
     held_as: str = ""
     kept_bits: int = 32
@@ -107,9 +105,9 @@ class Types(NamedTuple):
         return self.residual is not None and self.residual.is_integer
 
 
-def _real(short: str, word: str, *more: str) -> dict[str, Any]:
+def _real(short: str, word: str) -> dict[str, Any]:
     """Return what an instruction needs to know of a float that is multiplied: the sums are fp32's."""
-    return {"sums": "float32", "short": short, "word": word, "word_wants": (word, "bits", *more)}
+    return {"sums": "float32", "short": short, "word": word}
 
 
 # Narrow floats are passed as their bits: sources that include nothing have no such type on every target.
@@ -122,10 +120,10 @@ ELEMENT_TYPES = {
         ElementType("uint16", "unsigned short", "uint16_t", 2, (0, 2**16 - 1)),
         ElementType("int32", "int", "int32_t", 4, (-(2**31), 2**31 - 1), short="s32"),
         ElementType("int64", "long long", "int64_t", 8, (-(2**63), 2**63 - 1)),
-        ElementType("float16", "unsigned short", "uint16_t", 2, **_real("f16", "Halves", "from_half")),
+        ElementType("float16", "unsigned short", "uint16_t", 2, **_real("f16", "Halves")),
         ElementType("bfloat16", "unsigned short", "uint16_t", 2, **_real("bf16", "Bfloats")),
-        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, **_real("e4m3", "E4m3s", "from_half")),
-        ElementType("float8_e5m2", "unsigned char", "uint8_t", 1, **_real("e5m2", "E5m2s", "from_half")),
+        ElementType("float8_e4m3fn", "unsigned char", "uint8_t", 1, **_real("e4m3", "E4m3s")),
+        ElementType("float8_e5m2", "unsigned char", "uint8_t", 1, **_real("e5m2", "E5m2s")),
         ElementType("float32", "float", "float", 4, **_real("", "Floats")),
         # Matrix instructions ignore the lowest bits of a float: of 23 behind the leading one they multiply 10.
         ElementType("tfloat32", "float", "float", 4, **_real("tf32", "Tfloats"), held_as="float32", kept_bits=19),

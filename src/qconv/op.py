@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import difflib
 import operator
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any, ClassVar, Literal, SupportsIndex, cast
@@ -238,6 +239,14 @@ class Op:
 
 # A key is the op, then `name=value` or the name of a flag, separated by colons; or several keys joined by BETWEEN.
 BETWEEN = "+"
+# A part of a joined key begins where the name of an op follows, or nothing; the sums of an expression have the sign
+# as well.
+_PART = re.compile(rf"{re.escape(BETWEEN)}(?=\s*(?:\w+:|$))")
+
+
+def parts_of_key(key: str) -> list[str]:
+    """Return the keys that a key joins, or the key itself."""
+    return _PART.split(key)
 
 
 def read_key(key: str, flags: tuple[str, ...]) -> tuple[str, dict[str, str | bool]]:

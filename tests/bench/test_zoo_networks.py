@@ -19,7 +19,7 @@ def shapes(network: str, size: int) -> list[tuple[int, ...]]:
 
 
 def test_there_are_many_of_others_and_six_of_ours() -> None:
-    assert len(NETWORKS) == 28
+    assert len(NETWORKS) == 36
     assert {one.kind for one in NETWORKS.values()} >= {
         "plain", "squeeze-excite", "channel shuffle", "dense concatenation", "hybrid with attention", "LayerNorm",
         "segmentation", "detection", "super-resolution", "generative", "video", "volumes",

@@ -18,7 +18,9 @@ from qconv import Conv2d, Mode, Quantization
 from qconv.ops import registry
 
 onnx = pytest.importorskip("onnx", reason="onnx is not installed: pip install 'qconv-tune[test]'")
-onnxruntime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
+pytest.importorskip("onnxruntime", reason="onnxruntime is not installed: pip install 'qconv-tune[test]'")
+
+from nodes_by_ort import y_of  # noqa: E402 # it needs both
 
 # Without VNNI, ONNX Runtime saturates sums of uint8 * int8.
 PAIRS = (("uint8", "uint8"), ("int8", "int8"))
@@ -49,14 +51,14 @@ def _problems(count: int) -> list[Conv2d]:
 PROBLEMS = _problems(COUNT)
 
 
-def model_of(problem: Conv2d, drawn: registry.Sample) -> Any:
-    """Return a model of two nodes. ONNX uses NCHW and KCRS. With two tensors of one shape ONNX Runtime starts with the
+def infer(problem: Conv2d, drawn: registry.Sample) -> Any:
+    """Run a model of two nodes. ONNX uses NCHW and KCRS. With two tensors of one shape ONNX Runtime starts with the
     second."""
     q, p, helper = problem.quantization, problem.checked(drawn.parameters), onnx.helper
-    type_of = helper.np_dtype_to_tensor_dtype(np.dtype(q.x_type))
     channels = (problem.k,) if q.per_channel else ()
+    x, w, residual = (np.ascontiguousarray(array.transpose(0, 3, 1, 2)) for array in drawn.arrays)
     constants = {
-        "w": drawn.arrays[1].transpose(0, 3, 1, 2),
+        "w": w,
         "w_scale": np.broadcast_to(np.float32(p.w_scale), channels),
         "w_zero": np.broadcast_to(np.asarray(p.w_zero_point, q.w_type), channels),
     }
@@ -74,23 +76,7 @@ def model_of(problem: Conv2d, drawn: registry.Sample) -> Any:
         helper.make_node("QLinearConv", read, ["inner"], kernel_shape=(problem.r, problem.s), **window),
         helper.make_node("QLinearAdd", [*first, *second, "y_scale", "y_zero"], ["y"], domain="com.microsoft"),
     ]
-    y_shape = tuple(problem.y_shape[axis] for axis in (0, 3, 1, 2))
-    x_shape = tuple(problem.x_shape[axis] for axis in (0, 3, 1, 2))
-    shapes = {"x": x_shape, "residual": y_shape}
-    given = [helper.make_tensor_value_info(name, type_of, shape) for name, shape in shapes.items()]
-    held = [onnx.numpy_helper.from_array(np.asarray(array, order="C"), name) for name, array in constants.items()]
-    graph = helper.make_graph(nodes, "two", given, [helper.make_tensor_value_info("y", type_of, y_shape)], held)
-    domains = [helper.make_opsetid("", 21), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(graph, opset_imports=domains, ir_version=10)
-
-
-def infer(problem: Conv2d, drawn: registry.Sample) -> Any:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    model = model_of(problem, drawn).SerializeToString()
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    x, _, residual = (np.ascontiguousarray(array.transpose(0, 3, 1, 2)) for array in drawn.arrays)
-    (y,) = session.run(None, {"x": x, "residual": residual})
+    y = y_of(nodes, {"x": x, "residual": residual}, constants, residual.shape)
     return np.ascontiguousarray(y.transpose(0, 2, 3, 1))
 
 

@@ -68,7 +68,8 @@ def without(name: str) -> str:
 NO_FAMILY = (
     "names no known family (simt, mma, depthwise, direct, stem, stem_wgmma, stem_pool, gemv, pointwise, wgmma, halo, "
     "halo_split, tcgen05, fused, block, unfused, elementwise, choosing, binary, table, concat, pooling, "
-    "global_pooling, argmax, shuffle, nms, map, reduce, matmul, matmul_mma)"
+    "global_pooling, argmax, shuffle, nms, map, reduce, matmul, matmul_mma, "
+    "attention)"
 )
 
 

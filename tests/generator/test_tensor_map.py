@@ -12,7 +12,7 @@ from qconv import Conv2d, Quantization, generator
 from qconv.errors import Infeasible
 from qconv.generator.convolution import input_span
 from qconv.generator.plan import Field
-from qconv.generator.tensor_map import PixelBox, TensorMap, first_tap, im2col, matrix, wants, window
+from qconv.generator.tensor_map import PixelBox, TensorMap, first_tap, im2col, matrix, window
 from qconv.targets.target import target
 
 PROBLEM = Conv2d(2, 9, 7, 64, 32, 3, 2, stride=(2, 1), dilation=(1, 3), pad=(1, 0, 2, 4))
@@ -112,18 +112,6 @@ def test_5_dimensions_have_smaller_corners() -> None:
     assert cube.pixel_box is not None
     with pytest.raises(Infeasible, match="with 3 spatial dimensions it is -16 to 15"):
         replace(cube, pixel_box=PixelBox((-17,) * 3, (15,) * 3, 16, 8))
-
-
-def test_a_page_asks_for_what_its_primitives_need() -> None:
-    assert set(wants("load_im2col_4d", "multicast_tile_2d")) == {
-        "load_im2col_4d",
-        "multicast_tile_2d",
-        "tensors",
-        "loads",
-        "ring",
-        "multicast",
-    }
-    assert set(wants("store_tile_4d")) == {"store_tile_4d", "tensors", "stores"}
 
 
 def plan_for(name: str) -> generator.Plan:

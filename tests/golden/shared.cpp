@@ -23,7 +23,7 @@ void qconv_cpu_load_tensor(
     int line);
 void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
 void qconv_cpu_commit_stores(void);
-void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
+void qconv_cpu_wait_for_stores(unsigned groups);
 void qconv_cpu_use_async_proxy(void);
 void qconv_cpu_fence_proxy_async(void);
 const void* qconv_cpu_async_proxy_view(const void* address);
@@ -63,9 +63,6 @@ __device__ __forceinline__ float add(float a, float b) { return a + b; }
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }
 __device__ __forceinline__ float maximum(float a, float b) { return a > b ? a : b; }
 __device__ __forceinline__ float minimum(float a, float b) { return a < b ? a : b; }
-// Rounds half to even.
-__device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
-__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
 template <bool SIGNED>
 __device__ __forceinline__ int byte_of(unsigned word, int index) {
@@ -346,6 +343,7 @@ IN_H=28 IN_W=28 C=80 C_GROUP=80 OUT_H=28 OUT_W=28 K=21 K_GROUP=21 R=3 S=3 STRIDE
 DILATION_W=1 PAD_TOP=1 PAD_LEFT=1 PADDED=true PIXELS=784 REDUCTION=720 X_SIGNED=true W_SIGNED=false
 
 __device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
+
 template <int COUNT>
 __device__ __forceinline__ void give_registers() {}
 template <int COUNT>
@@ -375,13 +373,39 @@ struct Mbarrier {
     __device__ __forceinline__ void arrive(int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, 0, line);
     }
+
+    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
+    __device__ __forceinline__ void expect(int bytes, int line = __builtin_LINE()) {
+        qconv_cpu_mbarrier_init(this, line);
+        expect_next(bytes, line);
+    }
     // Announces the bytes of the next phase: one thread, once the last phase is complete.
     __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
     }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
+
+    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
+    __device__ __forceinline__ void fetch(
+        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
+        expect(bytes, line);
+        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
+    }
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
+    __device__ __forceinline__ void fetch_next(
+        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
+        expect_next(bytes, line);
+        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
+    }
+
+    // Waits until all bytes of the first phase have arrived.
+    __device__ __forceinline__ void wait(int line = __builtin_LINE()) { wait_for_phase(0, line); }
+    // Waits until all arrivals and bytes of a phase are in; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
         qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of a phase.
+    __device__ __forceinline__ void wait_for_sent(int phase = 0, int line = __builtin_LINE()) {
+        wait_for_phase(phase, line);
     }
 };
 
@@ -394,7 +418,7 @@ struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
 // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 // multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
-__device__ __forceinline__ void load_tile(
+__device__ __forceinline__ void load_tile_2d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1,
     int line = __builtin_LINE()) {
@@ -402,8 +426,9 @@ __device__ __forceinline__ void load_tile(
     const unsigned short* const offsets = nullptr;
     qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
 }
+
 // Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
-__device__ __forceinline__ void load_im2col(
+__device__ __forceinline__ void load_im2col_4d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c, int w, int h, int n, int tap_w, int tap_h, int line = __builtin_LINE()) {
     const int coordinates[] = {c, w, h, n};
@@ -478,16 +503,13 @@ __device__ __forceinline__ void await(Sum (&)[ATOMS][4]) {}
 @@ 4+1
     static constexpr int MOST = PRODUCTS;  // products per tile
 
+// Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
+__device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
+
 template <class Layout>
 __device__ __forceinline__ Layout& shared_memory() {
     qconv_cpu_use_async_proxy();
     return *static_cast<Layout*>(qconv_cpu_shared());
-}
-
-__device__ __forceinline__ unsigned as_bits(float a) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &a, 4);
-    return bits;
 }
 
 __device__ __forceinline__ float as_float(unsigned bits) {
@@ -509,6 +531,32 @@ struct Bfloats {
     }
 };
 
+constexpr int M = 16, N = 8, K = 16;
+constexpr int PER_WORD = 2;  // elements of a register
+
+@@ 495d77d0 in shared.cpp: // A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
+@@ 6+4
+constexpr Dim A_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim A_BYTE[] = {{2, 0, 1}, {2, 8, 0}, {2, 0, 8}};
+constexpr Dim B_LANE[] = {{4, 0, 2}, {8, 1, 0}};
+constexpr Dim B_BYTE[] = {{2, 0, 1}, {2, 0, 8}};
+
+// Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
+constexpr unsigned LOST_BITS = 0;
+__device__ __forceinline__ Sum kept(Sum sum) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &sum, sizeof bits);
+    bits = bits >> LOST_BITS << LOST_BITS;
+    __builtin_memcpy(&sum, &bits, sizeof bits);
+    return sum;
+}
+
+__device__ __forceinline__ unsigned as_bits(float a) {
+    unsigned bits;
+    __builtin_memcpy(&bits, &a, 4);
+    return bits;
+}
+
 // Converts half to float: the exponent's bias grows from 15 to 127, and a denormal half is its mantissa times
 // 2^-24.
 __device__ __forceinline__ float half_to_float(unsigned short half) {
@@ -518,3 +566,20 @@ __device__ __forceinline__ float half_to_float(unsigned short half) {
     if (magnitude >= 0x400u) return as_float(sign | ((magnitude << 13) + 0x38000000u));
     return as_float(sign | as_bits(static_cast<float>(magnitude) * 5.9604644775390625e-08f));
 }
+
+// Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
+__device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
+    const void* const deposits = qconv_cpu_warp_exchange(&value, sizeof value, line);
+    int other;
+    __builtin_memcpy(&other, static_cast<const char*>(deposits) + 64 * (lane() ^ mask), sizeof other);
+    return other;
+}
+
+// The scalar functions of expressions. Each operation rounds once; integers wrap around.
+
+// These saturate, and give zero for NaN.
+__device__ __forceinline__ int truncated(float a) {
+    const int inside = static_cast<int>(a > -0x1p31f && a < 0x1p31f ? a : 0.0f);
+    return a >= 0x1p31f ? 0x7fffffff : a <= -0x1p31f ? static_cast<int>(0x80000000u) : inside;
+}
+__device__ __forceinline__ int nearest(float a) { return truncated(__builtin_rintf(a)); }  // half to even

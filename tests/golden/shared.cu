@@ -2,19 +2,31 @@
 //   acc = sum over r, s, c of (x - x_zero) * (w - w_zero[k]), in int32
 //   y   = clamp(round_half_to_even(relu6((acc + bias[k]) * multiplier[k])) + y_zero) as uint8
 
+// round_small, as a float. Values that are too large for it stay large.
+__device__ __forceinline__ float rounded(float a) {
+    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
+}
+
 // Returns rounded(a) + more, for an integer `more` below 2^16, without an extra addition: the constant
 // subtracted is smaller by `more`.
 __device__ __forceinline__ float rounded(float a, float more) {
     return __fadd_rn(__fadd_rn(a, 12582912.0f), more - 12582912.0f);
 }
 
-@@ 3088b1e8 in whole/mma-16x16x32-staged-gfx942.hip: // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
-@@ 2+2
+__device__ __forceinline__ int wrapping_subtract(int a, int b) {
+    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
+}
+
+// Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
 // bytes are the lower two of `above`.
-@@ 8+3
+template <class Narrow>
+__device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
+    constexpr bool IS_SIGNED = Narrow(-1) < Narrow(0);
+    constexpr float LOW = IS_SIGNED ? -128.0f : 0.0f, HIGH = IS_SIGNED ? 127.0f : 255.0f;
     const unsigned first = static_cast<unsigned>(round_small(clamp(a, LOW, HIGH))) & 0xffu;
     const unsigned second = static_cast<unsigned>(round_small(clamp(b, LOW, HIGH))) & 0xffu;
     return first | second << 8 | above << 16;
+}
 
 using X = unsigned char;
 using W = signed char;
@@ -167,8 +179,6 @@ __device__ __forceinline__ Output narrow(Finished finished) { return finished; }
 @@ b32be986 in shared.cu: extern "C" __global__ void __launch_bounds__(FOLD_THREADS) conv2d_fold(const Arguments args) {
 @@ 15+3
 
-@@ 6ff8f755 in whole/simt-body-sm_90a.cu: // Each operation rounds once, whatever the compiler's flags.
-@@ 6+0
 __device__ __forceinline__ float magnitude(float a) { return fabsf(a); }
 
 __device__ __forceinline__ unsigned as_bits(float a) { return __float_as_uint(a); }
@@ -579,7 +589,7 @@ __device__ __forceinline__ int byte_as_int(unsigned word, int i) {
 // The elements of a 32-bit word as floats: four of OCP's e4m3. Their bits are those of a half but for the
 // exponent's bias, 7 instead of 15; beyond the largest number there is only NaN.
 struct E4m3s {
-    static constexpr int COUNT = 4;
+    static constexpr int COUNT = 4, MANTISSA = 3;
     static __device__ __forceinline__ float of(unsigned word, int i) {
         const unsigned sign = word >> (8 * i) & 0x80u, magnitude = word >> (8 * i) & 0x7fu;
         const float scaled = half_to_float(static_cast<unsigned short>(sign << 8 | magnitude << 7));
@@ -692,6 +702,14 @@ __device__ __forceinline__ Output narrow(Finished finished) { return Narrow::one
 @@ d4c5abfd in whole/wgmma-body-sm_90a.cu: // Waits until all but the latest GROUPS groups have read their factors and completed their sums. Before
 @@ 10+1
         asm volatile("" : "+f"(d[i][0]), "+f"(d[i][1]), "+f"(d[i][2]), "+f"(d[i][3]));
+
+// Reads back what store_matrices stored of four matrices, to the same lanes.
+__device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                 : "r"(shared_address(row))
+                 : "memory");
+}
 
 @@ 16fb762f in pages/halo-phases-sm_90a.cu: // Makes outputs of a consumer's sums. Lanes store those that lie in the image, VECTOR_K channels at a time.
 @@ 21+1
@@ -1239,19 +1257,13 @@ struct Halves {
     }
 };
 
-struct E4m3s;
-template <class Word>
-constexpr bool IS_E4M3 = false;
-template <>
-constexpr bool IS_E4M3<E4m3s> = true;
-
 // Converts the elements of a 32-bit word to floats. Where one instruction converts two 8-bit floats, it does.
 template <class Word>
 __device__ __forceinline__ void unpack(unsigned word, float* elements) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
     if constexpr (Word::COUNT == 4) {
         unsigned halves[2];
-        if constexpr (IS_E4M3<Word>) {
+        if constexpr (Word::MANTISSA == 3) {
             asm("{.reg .b16 a, b; mov.b32 {a, b}, %2; cvt.rn.f16x2.e4m3x2 %0, a; cvt.rn.f16x2.e4m3x2 %1, b;}"
                 : "=r"(halves[0]), "=r"(halves[1])
                 : "r"(word));
@@ -1270,9 +1282,9 @@ __device__ __forceinline__ void unpack(unsigned word, float* elements) {
 #elif defined(__gfx950__) || defined(__GFX12__)
     if constexpr (Word::COUNT == 4) {
         const int four = static_cast<int>(word);
-        const auto low = IS_E4M3<Word> ? __builtin_amdgcn_cvt_pk_f32_fp8(four, false)
+        const auto low = Word::MANTISSA == 3 ? __builtin_amdgcn_cvt_pk_f32_fp8(four, false)
                                        : __builtin_amdgcn_cvt_pk_f32_bf8(four, false);
-        const auto high = IS_E4M3<Word> ? __builtin_amdgcn_cvt_pk_f32_fp8(four, true)
+        const auto high = Word::MANTISSA == 3 ? __builtin_amdgcn_cvt_pk_f32_fp8(four, true)
                                         : __builtin_amdgcn_cvt_pk_f32_bf8(four, true);
         elements[0] = low[0], elements[1] = low[1], elements[2] = high[0], elements[3] = high[1];
     } else
@@ -1425,12 +1437,6 @@ using Narrow = tile::PackedBfloats;
 //   acc = sum over r, s, c of x * w, of both the upper 19 bits, in float32, in the kernel's own order
 //   y   = relu((acc + bias[k]) * multiplier[k]), as float32
 
-// The elements of a 32-bit word as floats: one float, of which 19 bits are multiplied.
-struct Tfloats {
-    static constexpr int COUNT = 1;
-    static __device__ __forceinline__ float of(unsigned word, int) { return as_float(word & 0xffffe000u); }
-};
-
 // Rearranges weights of several bytes into rows of the product. Runs once per set of weights, with one thread
 // per word.
 extern "C" __global__ void __launch_bounds__(128)
@@ -1517,6 +1523,11 @@ using Output = signed char;
 
 using X = unsigned char;
 
+// Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
+__device__ __forceinline__ int shuffle_xor(int value, int mask) {
+    return __shfl_xor_sync(0xffffffffu, value, mask);
+}
+
 // NaN if an argument is; of two zeros, the positive one is larger.
 __device__ __forceinline__ float larger(float a, float b) {
 #if __CUDA_ARCH__ >= 800
@@ -1544,20 +1555,6 @@ __device__ __forceinline__ long long subtract(long long a, long long b) {
     return static_cast<long long>(static_cast<unsigned long long>(a) - static_cast<unsigned long long>(b));
 }
 
-__device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
-__device__ __forceinline__ int multiply(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
-}
-__device__ __forceinline__ long long multiply(long long a, long long b) {
-    return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
-}
-
-__device__ __forceinline__ float negate(float a) { return -a; }
-__device__ __forceinline__ int negate(int a) { return tile::wrapping_subtract(0, a); }
-__device__ __forceinline__ long long negate(long long a) {
-    return static_cast<long long>(0ull - static_cast<unsigned long long>(a));
-}
-
 // Integers are rounded toward zero; a division by zero gives zero.
 __device__ __forceinline__ float divide(float a, float b) { return tile::divide(a, b); }
 __device__ __forceinline__ int divide(int a, int b) {
@@ -1572,63 +1569,133 @@ template <class T>
 __device__ __forceinline__ T maximum(T a, T b) { return a > b ? a : b; }
 __device__ __forceinline__ float maximum(float a, float b) { return tile::larger(a, b); }
 
-template <class T>
-__device__ __forceinline__ T minimum(T a, T b) { return a < b ? a : b; }
-__device__ __forceinline__ float minimum(float a, float b) { return tile::smaller(a, b); }
-
-
-// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
-
-__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
-__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
-__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
-    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
-}
-
-// a + a^3 (b + c a^2 + ...).
-template <class... Terms>
-__device__ __forceinline__ float odd(float a, Terms... terms) {
-    const float square = tile::multiply(a, a);
-    return tile::fma(tile::multiply(a, square), tile::horner(square, terms...), a);
+// Far from zero a square, because `tile::exponential` is limited to what is neither infinite nor denormal.
+__device__ __forceinline__ float exp(float a) {
+    if (a != a) return a;
+    if (tile::magnitude(a) <= 87.0f) return tile::exponential(a);
+    const float half = tile::exponential(tile::multiply(0.5f, a));
+    return tile::multiply(half, half);
 }
 
 }  // namespace scalar
 
-// These saturate, and give zero for NaN.
-__device__ __forceinline__ int truncated(float a) { return __float2int_rz(a); }
-__device__ __forceinline__ int nearest(float a) { return __float2int_rn(a); }  // half to even
+// An element and its column.
+template <class T>
+struct Position { T element; int column; };
+
+// A thread's lanes of a fold. Lane (jump * TEAM + member) * SPAN + i of the row is value[jump][i]; where
+// vectors lie across rows, lane jump * TEAM + member of row i is.
+template <class Fold>
+struct Lanes {
+    typename Fold::Value value[JUMPS][VECTOR];
+
+    __device__ __forceinline__ Lanes() {
+#pragma unroll
+        for (int jump = 0; jump < JUMPS; ++jump)
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i) value[jump][i] = Fold::begin();
+    }
+
+    __device__ __forceinline__ void add(int step, int i, typename Fold::Value element) {
+        value[step % JUMPS][i] = Fold::combine(value[step % JUMPS][i], element);
+    }
+
+    // Combines the lanes that one thread has of a row and a place in its vectors, the farthest first.
+    __device__ __forceinline__ void combine_jumps() {
+#pragma unroll
+        for (int level = 1; JUMPS >> level > 0; ++level)
+#pragma unroll
+            for (int jump = 0; jump < JUMPS / 2; ++jump)
+#pragma unroll
+                for (int i = 0; i < VECTOR; ++i)
+                    if (jump < JUMPS >> level)
+                        value[jump][i] = Fold::combine(value[jump][i], value[jump + (JUMPS >> level)][i]);
+    }
+};
+
+// Returns the value of the member at a distance, a power of two.
+__device__ __forceinline__ int exchanged(int value, int distance) {
+    return tile::shuffle_xor(value, distance);
+}
+__device__ __forceinline__ float exchanged(float value, int distance) {
+    return tile::as_float(exchanged(static_cast<int>(tile::as_bits(value)), distance));
+}
+__device__ __forceinline__ long long exchanged(long long value, int distance) {
+    const unsigned low = exchanged(static_cast<int>(value), distance);
+    const unsigned high = exchanged(static_cast<int>(value >> 32), distance);
+    return static_cast<long long>(static_cast<unsigned long long>(high) << 32 | low);
+}
+template <class T>
+__device__ __forceinline__ Position<T> exchanged(Position<T> position, int distance) {
+    return {exchanged(position.element, distance), exchanged(position.column, distance)};
+}
+
+template <class Fold, class Value>
+__device__ __forceinline__ Value combine_with_partner(Value mine, Value others, bool is_upper) {
+    return Fold::combine(is_upper ? others : mine, is_upper ? mine : others);
+}
+
+// Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
+// has several lanes, each of two partners combines half of them. All get the result, in lanes[0].
+template <class Fold, class Value>
+__device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[maybe_unused]] int member) {
+#pragma unroll
+    for (int level = 1; SHUFFLED >> level > 0; ++level) {
+        const int distance = SHUFFLED >> level, kept = VECTOR >> level;
+        const bool is_upper = (member & distance) != 0;
+#pragma unroll
+        for (int i = 0; i < (VECTOR + 1) / 2; ++i)
+            if (i < kept) {
+                const Value sent = is_upper ? lanes[i] : lanes[i + kept];
+                const Value mine = is_upper ? lanes[i + kept] : lanes[i];
+                lanes[i] = combine_with_partner<Fold>(mine, exchanged(sent, distance), is_upper);
+            }
+        if (kept == 0)
+            lanes[0] = combine_with_partner<Fold>(lanes[0], exchanged(lanes[0], distance), is_upper);
+    }
+#pragma unroll
+    for (int level = 1; SHUFFLED >> level > 0 && VECTOR >> level > 0; ++level) {
+        const int distance = SHUFFLED >> level;
+#pragma unroll
+        for (int i = 0; i < LANES_LEFT; ++i)
+            lanes[i] = combine_with_partner<Fold>(
+                lanes[i], exchanged(lanes[i], distance), (member & distance) != 0);
+    }
+#pragma unroll
+    for (int level = 1; LANES_LEFT >> level > 0; ++level)
+#pragma unroll
+        for (int i = 0; i < LANES_LEFT / 2; ++i)
+            if (i < LANES_LEFT >> level) lanes[i] = Fold::combine(lanes[i], lanes[i + (LANES_LEFT >> level)]);
+}
+
+template <class Fold, class Result>
+__device__ __forceinline__ void set_rows(
+    Result (&rows)[ROWS_OF_THREAD], const typename Fold::Value (&lanes)[VECTOR]) {
+#pragma unroll
+    for (int i = 0; i < ROWS_OF_THREAD; ++i) rows[i] = Fold::result(lanes[i]);
+}
 
 template <class T>
 __device__ __forceinline__ float to_float32(T a) { return static_cast<float>(a); }
 
-template <class T>
-__device__ __forceinline__ bool to_bool(T a) { return a != T(0); }
-
-// A float saturates; NaN gives zero.
-__device__ __forceinline__ int to_int32(float a) { return tile::truncated(a); }
-__device__ __forceinline__ int nearest(float a) { return tile::nearest(a); }
-template <class T>
-__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
-
-// A float is rounded toward zero and saturates; NaN gives zero.
-__device__ __forceinline__ long long to_int64(float a) {
-    if (!(a > -0x1p63f)) return a != a ? 0 : static_cast<long long>(0x8000000000000000ull);
-    return a >= 0x1p63f ? 0x7fffffffffffffffll : static_cast<long long>(a);
-}
-template <class T>
-__device__ __forceinline__ long long to_int64(T a) { return static_cast<long long>(a); }
-
-__device__ __forceinline__ int wrap_int8(int a) { return static_cast<signed char>(a); }
-__device__ __forceinline__ int wrap_uint8(int a) { return static_cast<unsigned char>(a); }
-__device__ __forceinline__ int wrap_int16(int a) { return static_cast<short>(a); }
-__device__ __forceinline__ int wrap_uint16(int a) { return static_cast<unsigned short>(a); }
+// These saturate, and give zero for NaN.
+__device__ __forceinline__ int truncated(float a) { return __float2int_rz(a); }
+__device__ __forceinline__ int nearest(float a) { return __float2int_rn(a); }  // half to even
 
 __device__ __forceinline__ float sqrt(float a) { return __fsqrt_rn(a); }
 __device__ __forceinline__ float floor(float a) { return floorf(a); }
 __device__ __forceinline__ float ceil(float a) { return ceilf(a); }
 __device__ __forceinline__ float round(float a) { return rintf(a); }  // half to even
 
+template <class T>
+__device__ __forceinline__ T minimum(T a, T b) { return a < b ? a : b; }
+__device__ __forceinline__ float minimum(float a, float b) { return tile::smaller(a, b); }
 
+// A float saturates; NaN gives zero.
+__device__ __forceinline__ int to_int32(float a) { return tile::truncated(a); }
+__device__ __forceinline__ int nearest(float a) { return tile::nearest(a); }
+template <class T>
+__device__ __forceinline__ int to_int32(T a) { return static_cast<int>(a); }
 
 // Calls `take(i, at, part)` for the thread's parts of a slab: number i is of row or column `at`.
 template <class Side, class Take>
@@ -1688,3 +1755,28 @@ using X2 = unsigned char;
 using X3 = int;
 using X4 = float;
 using Output = signed char;
+
+// Returns the offset of the 16-byte chunk `chunk` of row `row + low` in a factor's slab; `row` is a multiple
+// of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all banks.
+constexpr int CHUNKS = TILE_K / 16, PARTS = CHUNKS;  // a thread computes a chunk at a time
+__device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
+    return (row + low) * TILE_K + (chunk ^ (low / (CHUNKS < 8 ? 8 / CHUNKS : 1) % CHUNKS)) * 16;
+}
+
+    // Returns eight terms of a row in fp16, from number `first` on; behind the last of WIDTH, terms are 0.
+    static __device__ __forceinline__ tile::Words<4> chunk(
+        const Arguments& args, int batch, int at, int first) {
+        Sum term[8];
+#pragma unroll
+        for (int part = 0; part < 8; part += VECTOR) {
+            const bool is_behind = WIDTH % SLAB != 0 && first + part >= WIDTH;
+            Sum some[VECTOR];
+            terms(args, batch, at, is_behind ? 0 : first + part, some);
+#pragma unroll
+            for (int lane = 0; lane < VECTOR; ++lane) term[part + lane] = is_behind ? 0.0f : some[lane];
+        }
+        tile::Words<4> pairs;
+#pragma unroll
+        for (int i = 0; i < 4; ++i) pairs.word[i] = tile::half_pair(term[2 * i], term[2 * i + 1]);
+        return pairs;
+    }

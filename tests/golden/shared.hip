@@ -1,3 +1,7 @@
+@@ d4e5a044 in whole/simt-body-sm_90a.cu: // Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
+@@ 4+11
+    return *static_cast<const Words<WORDS>*>(address);
+
 // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are
 // signed. The hardware has no instruction for mixed signs: a signed byte equals its unsigned pattern minus
 // 256 where the sign bit is set, so two unsigned dot products give the result.
@@ -13,6 +17,8 @@ __device__ __forceinline__ int dot(unsigned a, unsigned b, int acc) {
         return static_cast<int>(__builtin_amdgcn_udot4(a, b, static_cast<unsigned>(acc), false) - surplus);
     }
 }
+
+__device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
 
 __device__ __forceinline__ float rounded(float a, float more) { return __builtin_rintf(a) + more; }
 
@@ -202,14 +208,6 @@ constexpr int ATOM_ROWS = 16;
         __attribute__((ext_vector_type(4 * A_REGISTERS / sizeof(short))));
     const Registers sum = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(
 
-// The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
-struct E5m2s {
-    static constexpr int COUNT = 4;
-    static __device__ __forceinline__ float of(unsigned word, int i) {
-        return half_to_float(static_cast<unsigned short>((word >> (8 * i) & 0xffu) << 8));
-    }
-};
-
 __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 
 @@ // The config.
@@ -222,8 +220,26 @@ __device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
 __device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }
 __device__ __forceinline__ float round(float a) { return __builtin_rintf(a); }  // half to even
 
+__device__ __forceinline__ float multiply(float a, float b) { return tile::multiply(a, b); }
+__device__ __forceinline__ int multiply(int a, int b) {
+    return static_cast<int>(static_cast<unsigned>(a) * static_cast<unsigned>(b));
+}
+__device__ __forceinline__ long long multiply(long long a, long long b) {
+    return static_cast<long long>(static_cast<unsigned long long>(a) * static_cast<unsigned long long>(b));
+}
+
 __device__ __forceinline__ float floor(float a) { return tile::floor(a); }
 __device__ __forceinline__ float ceil(float a) { return tile::ceil(a); }
 __device__ __forceinline__ float round(float a) { return tile::round(a); }
 __device__ __forceinline__ float trunc(float a) { return a < 0.0f ? tile::ceil(a) : tile::floor(a); }
 __device__ __forceinline__ float sqrt(float a) { return tile::sqrt(a); }
+
+__device__ __forceinline__ bool logical_not(bool a) { return !a; }
+template <class T>
+__device__ __forceinline__ T bit_and(T a, T b) { return a & b; }
+template <class T>
+__device__ __forceinline__ T bit_or(T a, T b) { return a | b; }
+template <class T>
+__device__ __forceinline__ T bit_xor(T a, T b) { return a ^ b; }
+template <class T>
+__device__ __forceinline__ T bit_not(T a) { return ~a; }

@@ -72,7 +72,7 @@ LIMITS = {
     "roles[...] in generator/": 0,
     'constants["..."] in generator/': 0,
     "template lines over 110 columns": 0,
-    "directives beyond one template line in 11": 196,
+    "directives beyond one template line in 11": 0,
     "templates with over a quarter of directives": 5,
     "C++ text in variables of templates": 0,
     "duplicated functions": 35,

@@ -47,8 +47,7 @@ HARDSIGMOID_NUMPY = '''def hardsigmoid(x: Array) -> Array:
 
 
 '''
-HARDSIGMOID_CXX = """//% section "hardsigmoid"
-// (x + 3) / 6, no less than 0 and no more than 1.
+HARDSIGMOID_CXX = """// (x + 3) / 6, no less than 0 and no more than 1.
 __device__ __forceinline__ float hardsigmoid(float x) {
     return multiply(minimum(maximum(add(x, 3.0f), 0.0f), 6.0f), 1.0f / 6.0f);
 }
@@ -70,7 +69,7 @@ ACTIVATION = Addition(
     rows=(
         Row("src/qconv/arithmetic/activation.py", HARDSIGMOID_NUMPY, "def leaky_relu("),
         Row("src/qconv/arithmetic/activation.py", HARDSIGMOID, '        _curve("gelu"'),
-        Row("templates/prelude/activation.j2", HARDSIGMOID_CXX, '//% section "gelu"\n'),
+        Row("templates/prelude/activation.j2", HARDSIGMOID_CXX, "// x P(X < x) for a normally"),
         Row(
             "tests/qconv/arithmetic/test_activation.py",
             '    "hardsigmoid": Curve(lambda x: min(max(x + 3, 0), 6) / 6, 2e-7),\n',
@@ -130,11 +129,8 @@ STRATEGY = Addition(
 )
 # The 8-bit float of gfx942, whose exponent has another bias than OCP's: the CPU device multiplies it by the products of
 # floats, and CDNA 3 by an instruction like those of CDNA 4.
-E4M3_FNUZ = (
-    '        ElementType("float8_e4m3fnuz", "unsigned char", "uint8_t", 1, **_real("fp8", "E4m3fnuzs", "from_half")),\n'
-)
-E4M3_FNUZ_CXX = """//% section "E4m3fnuzs"
-// The elements of a 32-bit word as floats: four e4m3 whose exponent's bias is 8. What would be -0 is NaN.
+E4M3_FNUZ = '        ElementType("float8_e4m3fnuz", "unsigned char", "uint8_t", 1, **_real("fp8", "E4m3fnuzs")),\n'
+E4M3_FNUZ_CXX = """// The elements of a word as floats: four e4m3 whose exponent's bias is 8. What would be -0 is NaN.
 struct E4m3fnuzs {
     static constexpr int COUNT = 4;
     static __device__ __forceinline__ float of(unsigned word, int i) {
@@ -156,7 +152,11 @@ TYPE = Addition(
     files=("src/qconv/dtypes.py", "templates/prelude/every.j2", TABLES),
     rows=(
         Row("src/qconv/dtypes.py", E4M3_FNUZ, '        ElementType("float32"'),
-        Row("templates/prelude/every.j2", E4M3_FNUZ_CXX, '//% section "E5m2s"'),
+        Row(
+            "templates/prelude/every.j2",
+            E4M3_FNUZ_CXX,
+            "// The elements of a 32-bit word as floats: four of OCP's e5m2",
+        ),
         Row(TABLES, '("float8_e4m3fnuz",), ', '("tfloat32",), ("float16",)'),
         Row(TABLES, E4M3_FNUZ_MATRIX, "# gfx1100 follows"),
     ),

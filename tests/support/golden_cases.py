@@ -7,6 +7,8 @@ from dataclasses import replace
 import golden_chains
 import golden_floats
 from golden_quantizations import ADDED, EVERYTHING, GELU, HALF, LOOKED_UP, REAL, SUM, SUM_OF_FLOATS, WHOLE, conv
+from random_attentions import Sizes
+from random_attentions import of as attention_of_bytes
 from random_expressions import TYPICAL as EXPRESSIONS
 from random_matmuls import attention, convolution, of_bytes, transposed
 from random_reductions import FLOATS, pixels_outside, reduction
@@ -327,6 +329,12 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
     "matmul-convolution-sm_90a.cu": (convolution(8, (56, 56), 64, 64, (3, 3), stride=2, pad=1), "sm_90a", None),
     "matmul-attention-sm_80.cu": (attention(12, 197, 64), "sm_80", None),
     "matmul_mma-bytes-sm_90a.cu": (of_bytes(197, 192, 300), "sm_90a", None),
+    "attention-heads-beside-each-other-sm_90a.cu": (
+        attention_of_bytes(Sizes((2, 3), 49, 49, 32, 32), beside=True, mask=True, by="table", out="uint8"),
+        "sm_90a",
+        None,
+    ),
+    "attention-ragged-cpu.sm_80.cpp": (attention_of_bytes(Sizes((1,), 19, 21, 20, 7), "int8"), "cpu.sm_80", None),
     "matmul-bytes-gfx1100.hip": (of_bytes(32, 1000, 512), "gfx1100", None),
     "matmul-transposed-convolution-gfx942.hip": (transposed(1, (14, 14), 32, 16, 4, 2), "gfx942", None),
     "choosing-dynamic-tensor-cpu.cpp": (Dynamic.of("ort", outer=1, channels=1, inner=2**20), "cpu", SLICED),

@@ -3,7 +3,11 @@ special arguments."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from golden_quantizations import ADDED, EVERYTHING, SUM_OF_FLOATS
+from random_attentions import Sizes
+from random_attentions import of as scaled_bytes
 from random_expressions import map_of
 from random_matmuls import of_bytes
 from random_reductions import FLOATS, reduction
@@ -32,6 +36,7 @@ SLOPED = Quantization(per_channel=True, bias="float32", activation="leaky_relu",
 HALF = Quantization(out_type="float16", bias="float32")
 CLAMPED = Quantization(x_zero_point=True, bias="int32", activation="clamp")
 CLAMPED_SUM = Quantization(x_zero_point=True, bias="int32", activation="clamp", residual="int8")
+CONSTANT_AND_TABLE = Quantization(out_type="uint8", y_zero_point=True, constant="added_first", table=True)
 LOOKED_UP = Quantization(out_type="uint8", y_zero_point=True, bias="int32", table=True)
 REQUANTIZED_SUM = Quantization(
     bias="int32", y_zero_point=True, residual="int8", residual_zero_point=True, inner_zero_point=True,
@@ -107,6 +112,9 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("halo", "cpu.sm_90a", Conv2d(1, 8, 8, 64, 64, 3, 3, pad=SAME, quantization=SUM_OF_FLOATS)),
     # A convolution with a fused sum, then ops between convolutions whose scales and zero points are run-time arguments.
     ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=REQUANTIZED_SUM)),
+    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=replace(REQUANTIZED_SUM, constant="added"))),
+    ("mma", "cpu.sm_80", Conv2d(1, 7, 7, 32, 40, 1, 1, quantization=replace(REQUANTIZED_SUM, constant="multiplied"))),
+    ("pointwise", "cpu.sm_80", Conv2d(1, 9, 13, 32, 24, 1, 1, quantization=CONSTANT_AND_TABLE)),
     ("binary", "cpu", Add(1, 1, 960)),
     ("binary", "cpu", Add(2, 9, 24, b_type="uint8", out_type="uint8", activation="relu", added_first="a")),
     ("binary", "cpu", Mul(2, 9, 24, a_type="uint8")),
@@ -119,6 +127,7 @@ CASES: tuple[tuple[str, str, Problem], ...] = (
     ("map", "cpu", BYTES),
     ("reduce", "cpu", SOFTMAX),
     ("matmul", "cpu", of_bytes(9, 12, 10)),
+    ("attention", "cpu.sm_80", scaled_bytes(Sizes((2,), 9, 11, 16, 8), out="uint8")),
     ("elementwise", "cpu", Dequantize(3, 1, 40)),
     ("elementwise", "cpu", Requantize(3, 1, 40)),
     ("elementwise", "cpu", Quantize(2, 3, 40, channels_last=True)),
@@ -133,7 +142,11 @@ def plan_of(family: str, name: str, problem: Problem) -> Plan:
     if family == "unfused":
         return generator.unfused_plan(problem, target(name))
     plans, _ = generator.space(problem, target(name), likely=True)
-    return next(plan for plan in plans if plan.config.family == family)
+    found = next((plan for plan in plans if plan.config.family == family), None)
+    assert found is not None, (
+        f"{name} has no likely {family} for {problem}: choose another problem, or leave it out there"
+    )
+    return found
 
 
 def winner_of(plan: Plan) -> Winner:
@@ -166,7 +179,7 @@ WIDE = Conv2d(1, 8, 8, 32, 48, 1, 1, quantization=Quantization(x_zero_point=True
 # Families whose instruction only one architecture has.
 ARCHITECTURES_OWN = ("wgmma", "halo", "halo_split", "stem_wgmma", "stem_pool", "tcgen05")
 # Families whose instruction has no counterpart on AMD.
-NVIDIA_ALONE = ("direct", "stem", "pointwise")
+NVIDIA_ALONE = ("attention", "direct", "stem", "pointwise")
 
 
 def gpu_winners(plain: str, tiled: str) -> list[Winner]:

@@ -10,6 +10,8 @@ from fragments import scatter
 from numpy.typing import NDArray
 
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.generator.coefficients import polynomials
+from qconv.generator.definitions import used
 from qconv.generator.source import _environment
 from qconv.targets.instruction import Fragment, MatrixInstruction
 
@@ -19,11 +21,12 @@ Array = NDArray[Any]
 _NO_MACRO = "#undef barrier\n"
 
 
-def prelude(wants: Iterable[str], **constants: int) -> str:
-    """Return the CPU prelude with these parts, after the constants that a plan emits."""
+def with_prelude(text: str, wants: Iterable[str] = (), **constants: int) -> str:
+    """Return the text behind what it uses of the CPU prelude, and behind the constants that a plan emits."""
     lines = [f"constexpr int {name} = {value};\n" for name, value in constants.items()]
     template = _environment().from_string('//% include "prelude/cpu.j2"\n')
-    return _NO_MACRO + "".join(lines) + template.render(wants=set(wants))
+    prelude = template.render(wants=set(wants), polynomials=polynomials())
+    return _NO_MACRO + "".join(lines) + used(prelude + text)
 
 
 def multiply_kernel(name: str, instruction: MatrixInstruction, a_type: str, b_type: str) -> str:

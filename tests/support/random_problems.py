@@ -136,3 +136,26 @@ def with_requantized_sum(q: Quantization, decks: Decks) -> Quantization:
         activation=decks.deal("sum_activation", ("none", "relu")),
         mode=Mode(residual_add=decks.deal("sum residual_add", ("requantized", "requantized_last"))),
     )
+
+
+def with_constant(q: Quantization, decks: Decks, residuals: bool = True) -> Quantization:
+    """Add a constant to the requantized output, and what may follow it: a relu, a residual or a table."""
+    behind = decks.deal("behind", ("nothing", "relu", "table", *("residual", "residual and relu") * residuals))
+    out_type = decks.deal("constant_type", ("int8", "uint8"))
+    adds = behind.startswith("residual")
+    flags = {name: adds and decks.deal(f"constant {name}", FLAGS) for name in _OF_RESIDUAL}
+    orders = ("requantized", "requantized_last")
+    return replace(
+        q,
+        **flags,
+        y_zero_point=decks.deal("constant y_zero_point", FLAGS),
+        out_type=out_type,
+        constant=decks.deal("constant", ("added", "added_first", "multiplied")),
+        table=behind == "table",
+        residual=out_type if adds else "none",
+        activation="relu" if behind.endswith("relu") else "none",
+        mode=Mode(residual_add=decks.deal("constant residual_add", orders)) if adds else Mode(),
+    )
+
+
+_OF_RESIDUAL = ("residual_zero_point", "inner_zero_point")

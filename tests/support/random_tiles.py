@@ -23,7 +23,7 @@ def array_of(tensor_map: TensorMap, seed: int) -> np.ndarray:
 
 def random_tile(seed: int, kind: Kind) -> Case:
     draw = random.Random(f"tile {seed} {kind}")
-    rank = draw.randint(2, 5)
+    rank = 4 if kind == "store" else draw.randint(2, 5)  # outputs have four dimensions
     swizzle = draw.choice(list(ROWS))
     dtype = draw.choice(["int8", "uint8", "int32", "float16", "float32", "float64"])
     size = ELEMENT_TYPES[dtype].bytes
@@ -35,9 +35,7 @@ def random_tile(seed: int, kind: Kind) -> Case:
         pitch = -(-pitch // 16) * 16 + 16 * draw.randint(0, 1)
         strides.append(pitch)
         pitch *= extent
-    # Multicast: one tile begins after the other, at an allowed position.
-    least = 8 if kind == "multicast" else 1
-    box = [row // size, draw.choice([extent for extent in (8, 16, 5, 3) if extent % least == 0])]
+    box = [row // size, draw.choice([8, 16, 5, 3])]
     box += [draw.randint(1, 3) for _ in range(rank - 2)]
     steps = (1, *(draw.choice([1, 1, 2, 3]) if kind == "load" else 1 for _ in range(rank - 1)))
     tensor_map = TensorMap("x", dtype, tuple(dims), tuple(strides), tuple(box), None, steps, swizzle)
@@ -85,7 +83,7 @@ def random_im2col(seed: int, kind: Kind) -> Case:
         quantization=Quantization(x_type=draw.choice(["int8", "uint8"])),
     )
     swizzle = draw.choice(list(ROWS))
-    pixels = draw.choice([8, 16, 40, 64] if kind == "multicast" else [1, 5, 8, 16, 40, 64])
+    pixels = draw.choice([1, 5, 8, 16, 40, 64])
     tensor_map = im2col(problem, draw.choice(ROWS[swizzle]), pixels, swizzle)
     begins = [first_tap(problem, pixel) for pixel in range(0, problem.n * problem.oh * problem.ow, pixels)]
     coordinates = [

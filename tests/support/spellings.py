@@ -7,13 +7,12 @@ from collections.abc import Iterator
 
 import qconv
 from qconv.instances.library.spelling import KeyField, grammars
-from qconv.op import BETWEEN, Problem
-from qconv.problem.chain import Chain
+from qconv.op import BETWEEN, Problem, parts_of_key
 
 
 def spellings(problem: Problem, rng: random.Random, count: int) -> Iterator[str]:
     for _ in range(count):
-        parts = str(problem).split(BETWEEN) if isinstance(problem, Chain) else [str(problem)]
+        parts = parts_of_key(str(problem))
         found = BETWEEN.join(_respelled(part, grammars([problem]), rng) for part in parts)
         if qconv.parse(found) == problem:
             yield found

@@ -19,12 +19,14 @@ from qconv import Conv2d, generator
 from qconv.device import Device, tensor_maps
 from qconv.device.cpu_runtime import Arguments, Pointer
 from qconv.generator import Plan
+from qconv.generator.coefficients import polynomials
+from qconv.generator.definitions import used
 from qconv.generator.plan import Field, Launch
 from qconv.generator.source import ENTRIES, PRELUDES, SUFFIXES, _environment, source_digest
-from qconv.generator.tensor_map import TensorMap, wants
+from qconv.generator.tensor_map import TensorMap
 from qconv.targets.target import Target
 
-Kind = Literal["load", "multicast", "store"]
+Kind = Literal["load", "store"]
 BLOCKS, PRODUCER, CONSUMERS = 2, 32, 64
 SPAN = 1024  # the swizzle's period: slots begin at its multiples
 
@@ -54,7 +56,6 @@ extern "C" __global__ void __launch_bounds__(96) move(const __grid_constant__ Ar
     tile::barrier();
     PipelineState<SLOTS> state;
     if (t < 32) {
-        if (t == 0) tile::prefetch(args.map);
         for (int i = tile::block_x(); i < args.tiles && t == 0; i += BLOCKS) {
             const int* const at = args.coordinates + 8 * i;
             tile::Mbarrier& full = shared.ring.acquire(state, BYTES);
@@ -71,36 +72,6 @@ extern "C" __global__ void __launch_bounds__(96) move(const __grid_constant__ Ar
         }
     }
 }
-//% elif kind == "multicast"
-extern "C" __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(96)
-move(const __grid_constant__ Arguments args) {
-    Shared& shared = tile::shared_memory<Shared>();
-    const int t = tile::thread(), rank = tile::block_x() % 2;
-    if (t == 0) shared.ring.open(2 * CONSUMERS);
-    tile::barrier();
-    tile::arrive_at_cluster();
-    tile::wait_for_cluster();
-    PipelineState<SLOTS> state;
-    if (t < 32) {
-        for (int i = 0; i < args.tiles && t == 0; i += 2) {
-            const int* const at = args.coordinates + 8 * (i + rank);
-            tile::Mbarrier& full = shared.ring.acquire(state, 2 * BYTES);
-            tile::${ call }(args.map, shared.slots[state.slot] + rank * BYTES, full, 3, ${ at });
-            state.advance();
-        }
-        if (t == 0) shared.ring.drain(state);
-    } else {
-        for (int i = 0; i < args.tiles; i += 2) {
-            shared.ring.wait(state);
-            const unsigned char* const slot = shared.slots[state.slot];
-            unsigned char* const to = args.bytes + (2 * i + 2 * rank) * BYTES;
-            for (int byte = t - 32; byte < 2 * BYTES; byte += CONSUMERS) to[byte] = slot[byte];
-            shared.ring.release(state, 0);
-            shared.ring.release(state, 1);
-            state.advance();
-        }
-    }
-}
 //% else
 extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Arguments args) {
     Shared& shared = tile::shared_memory<Shared>();
@@ -112,7 +83,7 @@ extern "C" __global__ void __launch_bounds__(64) move(const __grid_constant__ Ar
         tile::fence_proxy_async();
         tile::barrier();
         if (t == 0) {
-            tile::store_tile(args.map, slot, ${ at });
+            tile::${ call }(args.map, slot, ${ at });
             tile::commit_stores();
             tile::wait_for_store_reads<SLOTS - 1>();
         }
@@ -133,7 +104,7 @@ def _plain(target: Target) -> Plan:
 
 @dataclass(frozen=True, eq=False)
 class Case:
-    """Tiles of an array, copied by a tensor map. With multicast, pairs of tiles go to both blocks of a cluster."""
+    """Tiles of an array, copied by a tensor map."""
 
     tensor_map: TensorMap
     array: NDArray[np.uint8]  # its bytes
@@ -148,12 +119,8 @@ class Case:
         return self.tensor_map.bytes
 
     @property
-    def of_slot(self) -> int:
-        return self.each * (2 if self.kind == "multicast" else 1)
-
-    @property
     def pitch(self) -> int:
-        return -(-self.of_slot // SPAN) * SPAN
+        return -(-self.each // SPAN) * SPAN
 
     @property
     def primitive(self) -> str:
@@ -161,29 +128,25 @@ class Case:
         return f"{self.kind}_{what}_{self.tensor_map.rank}d"
 
     def text(self, target: Target) -> str:
-        plan = self.plan(target)
-        extra = ("prefetch_map",) if self.kind == "load" else ()
-        return (
-            _environment()
-            .from_string(PAGE)
-            .render(
-                prelude=PRELUDES[target.vendor],
-                plan=plan,
-                entry=ENTRIES[target.vendor],
-                wants={"cpu"} | set(wants(self.primitive, *extra)),
-                kind=self.kind,
-                call=self.primitive[:-3],
-                at=", ".join(f"at[{i}]" for i in range(len(self.coordinates[0]))),
-                slots=self.slots,
-                each=self.each,
-                pitch=self.pitch,
-                blocks=BLOCKS,
-            )
+        page = _environment().from_string(PAGE)
+        text = page.render(
+            prelude=PRELUDES[target.vendor],
+            plan=self.plan(target),
+            entry=ENTRIES[target.vendor],
+            wants={"tensors", "async_proxy"} if self.kind == "store" else {"tensors"},
+            polynomials=polynomials(),
+            kind=self.kind,
+            call=self.primitive,
+            at=", ".join(f"at[{i}]" for i in range(len(self.coordinates[0]))),
+            slots=self.slots,
+            each=self.each,
+            pitch=self.pitch,
+            blocks=BLOCKS,
         )
+        return used(text)
 
     def plan(self, target: Target) -> Plan:
         """Return a plan that launches the kernel above; everything else comes from another plan."""
-        cluster = 2 if self.kind == "multicast" else 1
         threads = CONSUMERS if self.kind == "store" else PRODUCER + CONSUMERS
         smem = self.slots * self.pitch + (0 if self.kind == "store" else 16 * self.slots)
         fields = (
@@ -192,7 +155,7 @@ class Case:
             Field("bytes", "unsigned char*", "bytes", "the tiles"),
             Field("tiles", "int", "value", "how many"),
         )
-        launch = Launch("move", (BLOCKS, 1, 1), threads, -(-smem // SPAN) * SPAN, cluster=cluster)
+        launch = Launch("move", (BLOCKS, 1, 1), threads, -(-smem // SPAN) * SPAN)
         return altered(_plain(target), launches=(launch,), fields=fields)
 
     @property
@@ -204,8 +167,7 @@ class Case:
     @property
     def room(self) -> NDArray[np.uint8]:
         """Return an array for the loaded tiles."""
-        copies = 2 if self.kind == "multicast" else 1
-        return np.full(len(self.coordinates) * self.each * copies, 0xA5, np.uint8)
+        return np.full(len(self.coordinates) * self.each, 0xA5, np.uint8)
 
     def on(self, device: Device, kernel: Any) -> tuple[NDArray[np.uint8], NDArray[np.uint8]]:
         """Return the array and the tiles after launching a kernel that `device` has loaded."""
@@ -282,17 +244,13 @@ def loaded(case: Case) -> NDArray[np.uint8]:
         whole = offset[..., None] + np.arange(tensor_map.element_bytes)
         content = np.where(inside[..., None], case.array[np.clip(whole, 0, len(case.array) - 1)], 0).reshape(-1)
         found.append(content.astype(np.uint8))
-    if case.kind != "multicast":
-        return np.concatenate([np.zeros_like(one) + _laid(tensor_map, [one]) for one in found])
-    pairs = [_laid(tensor_map, found[i : i + 2]) for i in range(0, len(found), 2)]
-    return np.concatenate([pair for pair in pairs for _ in range(2)])
+    return np.concatenate([_laid(tensor_map, one) for one in found])
 
 
-def _laid(tensor_map: TensorMap, contents: Sequence[NDArray[np.uint8]]) -> NDArray[np.uint8]:
-    """Lay the tiles of a slot out one after the other."""
-    slot = np.zeros(sum(map(len, contents)), np.uint8)
-    for i, content in enumerate(contents):
-        slot[places(tensor_map, i * len(content))] = content
+def _laid(tensor_map: TensorMap, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    """Lay a tile out as its slot has it."""
+    slot = np.zeros_like(content)
+    slot[places(tensor_map, 0)] = content
     return slot
 
 

@@ -162,7 +162,9 @@ LEFT_OUT = {
         "",
         "nobody has initialised an mbarrier there",
     ),
-    "the wait for the others' sums": LeftOut("cluster", "    shared.mbarrier.wait();\n", "", "ends while bytes are on"),
+    "the wait for the others' sums": LeftOut(
+        "cluster", "    shared.mbarrier.wait_for_sent();\n", "", "ends while bytes are on"
+    ),
     "the end of the units": LeftOut("cluster, odd", "if (UNITS % SPLIT != 0 && unit >= UNITS) return;", "", WRONG),
     "publish": LeftOut("scratch", "    tile::publish();\n", "", WRONG),
     "the fence of what a cluster sends": LeftOut(

@@ -57,7 +57,7 @@ def test_many_random_configs(family: str, first: int) -> None:
 @pytest.mark.parametrize("first", range(0, ON_GPU, CHUNK))
 @pytest.mark.parametrize("family", FAMILIES)
 def test_many_random_configs_on_the_gpu(gpu: Device, family: str, first: int) -> None:
-    if family != "simt" and gpu.target.warpgroup is None:
+    if gpu.target.warpgroup is None:
         pytest.skip(f"{gpu.target.name} has no instruction of warpgroups")
     for index, plan in enumerate(frame_plans(family, 500 + first, CHUNK, gpu.target), first):
         check(plan, gpu, index)

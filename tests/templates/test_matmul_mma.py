@@ -90,7 +90,7 @@ def test_every_bit_is_the_oracles_by_amds_instructions(device: str, name: str) -
 
 
 def test_the_vectors() -> None:
-    assert {name: (plan_of(name).vector, len(plan_of(name).vectors)) for name in NAMED} == {
+    assert {name: (near.vector, len(near.loads)) for name in NAMED for near in [plan_of(name).neighbours]} == {
         "one product": (1, 0),
         "vectors of eight": (8, 2),
         "vectors of four, ragged": (4, 2),
@@ -167,8 +167,8 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
         ("address", "at = Side::EXTENT - 1;", "at = Side::EXTENT + 999;"),
         (
             "address",
-            "Side::terms(args, batch, at, is_behind ? 0 : k, some);",
-            "Side::terms(args, batch, at, k + 9999, some);",
+            "terms(args, batch, at, is_behind ? 0 : first + part, some);",
+            "terms(args, batch, at, first + part + 9999, some);",
         ),
     ],
 )

@@ -18,7 +18,7 @@ from qconv.device.compile import compiler_for
 from qconv.device.cpu import CpuDevice, CpuKernel, runtime_cache
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.errors import CompileError, LaunchError
-from qconv.generator.tensor_map import first_tap, im2col, matrix
+from qconv.generator.tensor_map import TensorMap, first_tap, im2col
 from qconv.targets.target import target
 
 CPU, GPU = target("cpu.sm_90a"), target("sm_90a")
@@ -34,19 +34,18 @@ TAPS = [
     for r in range(3)
     for s in range(2)
 ]
-WEIGHTS = matrix("w", "int8", 40, 320, 8, 128, 128)
-ROWS = [(column, row) for row in range(0, 40, 8) for column in range(0, 320, 128)]
+OUTPUTS = TensorMap("y", "int8", (320, 10, 4, 1), (320, 3200, 12800), (128, 4, 2, 1), swizzle=128)
+TILES = [(c, w, h, 0) for h in range(0, 4, 2) for w in range(0, 10, 4) for c in range(0, 320, 128)]
 
 CASES: dict[str, Case] = {
     "load": Case(PIXELS, array_of(PIXELS, 1), TAPS, "load", slots=2),
-    "multicast": Case(WEIGHTS, array_of(WEIGHTS, 2), ROWS[:14], "multicast", slots=2),
     "store": Case(
-        WEIGHTS,
-        array_of(WEIGHTS, 3),
-        ROWS,
+        OUTPUTS,
+        array_of(OUTPUTS, 3),
+        TILES,
         "store",
         2,
-        np.random.default_rng(4).integers(0, 256, len(ROWS) * WEIGHTS.bytes, dtype=np.uint8),
+        np.random.default_rng(4).integers(0, 256, len(TILES) * OUTPUTS.bytes, dtype=np.uint8),
     ),
 }
 
@@ -92,9 +91,8 @@ def test_nothing_is_found(name: str, sanitizer: Sanitizer, seed: int) -> None:
 
 
 IN_MACHINE_CODE = {
-    "load": ("UTMALDG.4D.IM2COL", "UTMACCTL.PF", "SYNCS.PHASECHK.TRANS64.TRYWAIT"),
-    "multicast": ("UTMALDG.2D.MULTICAST", "SYNCS.ARRIVE.TRANS64.RED.A1T0"),
-    "store": ("UTMASTG.2D", "UTMACMDFLUSH"),
+    "load": ("UTMALDG.4D.IM2COL", "SYNCS.PHASECHK.TRANS64.TRYWAIT"),
+    "store": ("UTMASTG.4D", "UTMACMDFLUSH"),
 }
 
 
@@ -116,8 +114,8 @@ def test_it_compiles_to_the_copy_engines_instructions(name: str) -> None:
 
 def test_a_source_has_no_helper_that_it_does_not_use() -> None:
     text = CASES["load"].text(GPU)
-    absent = ("load_tile", "multicast", "store_tile", "arrive_in_block", "commit_stores", "arrive_at_cluster", "drain")
-    assert not [word for word in (*absent, "fence_proxy_async", "void expect(", "send(") if word in text]
+    absent = ("load_tile", "store_tile", "arrive_in_block", "commit_stores", "arrive_at_cluster", "drain", "send(")
+    assert not [word for word in (*absent, "fence_proxy_async") if word in text]
 
 
 class LeftOut(NamedTuple):
@@ -167,21 +165,6 @@ LEFT_OUT = {
         "open(CONSUMERS - 1)",
         "data race|that has completed",
         sanitizer="thread",
-    ),
-    "slots of the other block are not released": LeftOut(
-        "multicast", "            shared.ring.release(state, 1);\n", "", "wait for bytes at line"
-    ),
-    "a block ends while others release its slots": LeftOut(
-        "multicast",
-        "        if (t == 0) shared.ring.drain(state);\n",
-        "",
-        "an arrival at an mbarrier of a block that has ended",
-    ),
-    "the blocks do not wait for each other's mbarriers": LeftOut(
-        "multicast",
-        "    tile::arrive_at_cluster();\n    tile::wait_for_cluster();\n",
-        "",
-        "nobody has initialised an mbarrier there",
     ),
     "what threads wrote is not shown": LeftOut("store", "        tile::fence_proxy_async();\n", "", WRONG, (LATE,)),
     "a tile is written again while it is read": LeftOut(

@@ -3,7 +3,6 @@ that they share."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -129,7 +128,6 @@ def context(problem: Conversion) -> ConversionContext:
     elements, choice = _of_elements(problem.quantize), _of_choice(problem)
     return DynamicContext(
         says=choice.says,
-        wants=elements.wants | choice.wants,
         problem=problem,
         prepared=elements.prepared,
         steps=elements.steps,
@@ -147,7 +145,6 @@ def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
     scales = [tensor for tensor in problem.inputs if tensor.name != "x"]
     return ElementContext(
         says=_what_it_computes(problem),
-        wants=_wants(entries) | _wants(chosen),
         problem=problem,
         prepared=entries,
         steps=chosen,
@@ -157,32 +154,19 @@ def _of_elements(problem: Quantize | Dequantize | Requantize) -> ElementContext:
 
 
 def _of_choice(problem: Choose) -> ChoiceContext:
-    choice, real = choice_steps(problem), choice_real(problem)
-    as_real, needs = _as_real(problem)
+    narrow_float = NARROW_FLOATS.get(problem.x_type)
     return ChoiceContext(
         says=_what_it_computes(problem),
-        wants=_wants(choice) | {*real.wide, *needs},
         problem=problem,
-        choice=choice,
+        choice=choice_steps(problem),
         chosen=tuple(
             Chosen(tensor.name, ALIASES.get(tensor.name, ELEMENT_TYPES[tensor.dtype].ctype))
             for tensor in problem.outputs
             if tensor.name != "y"
         ),
-        real=real,
-        as_real=as_real,
+        real=choice_real(problem),
+        as_real=narrow_float.read.format("element") if narrow_float else "element",
     )
-
-
-def _wants(entries: Iterable[Prepared | Step | ChoiceStep]) -> frozenset[str]:
-    return frozenset(want for entry in entries for want in entry.wants)
-
-
-def _as_real(problem: Choose) -> tuple[str, tuple[str, ...]]:
-    if problem.x_type not in NARROW_FLOATS:
-        return "element", ()
-    narrow_float = NARROW_FLOATS[problem.x_type]
-    return narrow_float.read.format("element"), narrow_float.read_wants
 
 
 def _what_it_computes(problem: Conversion) -> list[str]:

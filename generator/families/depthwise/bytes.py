@@ -25,7 +25,6 @@ class ByteProducts(Products):
     dots = True
     ctype = "int"
     says = "filters, four taps of a channel per word"
-    wants = ("bytes",)
     fitted = FITTED
     start, first = 1200, 1500
 

@@ -27,7 +27,6 @@ class FloatProducts(Products):
     dots = False
     ctype = "float"
     says = "filters as fp32: each tap of all channels"
-    wants = ("unpack",)
     fitted = 1.0
     start, first = 500, 600
 

@@ -121,10 +121,6 @@ class DepthwisePlan(WaitingPlan, ConvolutionPlan):
         return DepthwiseRoles(self.products.elements, self.gathers)
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*self.products.wants, *("kept",) * self.overlaps, *super().wants)
-
-    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config = self.config
         return {

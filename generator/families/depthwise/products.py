@@ -16,7 +16,6 @@ class Products(ABC):
     dots: ClassVar[bool]  # the target's dot product multiplies
     ctype: ClassVar[str]  # of a word of rearranged filters
     says: ClassVar[str]  # what these words are
-    wants: ClassVar[tuple[str, ...]]  # features that the template files need of the prelude
     fitted: ClassVar[float]  # clocks over counted clocks
     # Clocks until the first blocks run, and until the blocks of a round have their filters and first pixels.
     start: ClassVar[int]

@@ -95,10 +95,6 @@ class DirectPlan(WaitingPlan, TiledPlan):
         )
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return ("warp", "copies", "matrices", *("fill",) * self.fills, *super().wants)
-
-    @property
     def _config_constants(self) -> tuple[Constant, ...]:
         slabs = Constant("SLABS", self.config.slabs, "slabs of channels per block")
         return (*size_constants(self.config), slabs, *warp_constants(self.config))

@@ -11,8 +11,9 @@ from qconv.expression import MatMul
 from qconv.expression.function import CTYPES
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Fold, Load, Node, in_order, indices_of, statements
+from qconv.expression.problem import Expression
 from qconv.expression.whole import Range, whole
-from qconv.generator.families.expression.lines import Lines, aliases_of, axes_of, fields_of, index_of, stored
+from qconv.generator.families.expression.lines import Lines, aliases_of, fields_of, index_of, split, stored
 from qconv.generator.plan import Constant, Field, WaitingPlan
 
 
@@ -30,7 +31,7 @@ class TiledPlan(WaitingPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return fields_of(self.problem)
+        return fields_of(self.problem.named)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -38,7 +39,7 @@ class TiledPlan(WaitingPlan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        return aliases_of(self.problem)
+        return aliases_of(self.problem.named, self.problem.y_type)
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,8 +79,7 @@ class Factor:
 
     def split(self, k: str) -> list[str]:
         """Return the lines that split the places of a term into indices."""
-        axes = (("batch", "batch"), (self.axes, self.at), ("k", k))
-        return [line for field, of in axes for line in axes_of(self.problem.axes_of(field), of)]
+        return split(self.problem, ("batch", "batch"), (self.axes, self.at), ("k", k))
 
 
 @lru_cache(maxsize=64)
@@ -125,7 +125,9 @@ class Finish:
 
     common: list[str]  # members: what all outputs have in common
     common_lines: list[str]
-    lines: list[str]  # that write an element of the output
+    lines: list[str]  # that compute an element of the output
+    element: str
+    store: str  # the line that writes it
 
 
 def finish_of(problem: MatMul) -> Finish:
@@ -136,6 +138,7 @@ def finish_of(problem: MatMul) -> Finish:
     given = {each for node in after - shared for each in node.arguments} | {problem.root}
     common = [each for each in made if each.node in shared and each.node in given]
     types = {each.name: CTYPES[each.node.dtype] for each in common}
+    element = stored(problem.y_type, made[-1].name)
     return Finish(
         [f"{ctype} {name};" for name, ctype in types.items()],
         [
@@ -143,15 +146,20 @@ def finish_of(problem: MatMul) -> Finish:
             *(f"common.{name} = {name};" for name in types),
         ],
         [
-            *axes_of(problem.axes_of("batch"), "batch"),
-            *axes_of(problem.axes_of("m"), "row"),
-            *axes_of(problem.axes_of("n"), "column"),
+            *split(problem, ("batch", "batch"), ("m", "row"), ("n", "column")),
             *(f"const {ctype} {name} = common.{name};" for name, ctype in types.items()),
             f"const Term {sums} = sum;",
             *lines.of([each for each in made if each.node in after - shared]),
-            f"args.y[{index_of(problem.y_at)}] = {stored(problem.y_type, made[-1].name)};",
         ],
+        element,
+        f"args.y[{index_of(problem.y_at)}] = {element};",
     )
+
+
+def says_of(problem: Expression, y: str = "y") -> list[str]:
+    """Return the statements of an expression, for a source's header."""
+    made = statements(problem.root)
+    return [f"  {one.name} = {one.text}" for one in made] + [f"  {y} = {made[-1].name}"]
 
 
 def _is_common(node: Node) -> bool:

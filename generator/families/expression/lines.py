@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from qconv.arithmetic.narrow import NARROW_FLOATS
 from qconv.dtypes import ELEMENT_TYPES, RANGES
-from qconv.expression import elementary
-from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG, ROUNDED, closure
+from qconv.expression.function import BOOL, CTYPES, FLOAT, INT, LONG
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Fold, Guard, Load, Lookup, Node, Number, Position, Statement, with_indices
-from qconv.expression.problem import Expression
-from qconv.generator.convolution import activation_polynomials, listed, literals
+from qconv.expression.problem import Expression, Operand
 from qconv.generator.plan import Context, Field
 from qconv.op import WIDEST
 
@@ -20,20 +18,9 @@ from qconv.op import WIDEST
 Element = Callable[[Load], str | None]
 
 
-def polynomials() -> dict[str, str]:
-    """Return the coefficients of all functions as arguments of a C++ call."""
-    return activation_polynomials() | {name: literals(terms) for name, terms in elementary.POLYNOMIALS.items()}
-
-
-def series() -> dict[str, str]:
-    return {name: listed([repr(term) for term in terms]) for name, terms in elementary.SERIES.items()}
-
-
 @dataclass(frozen=True, kw_only=True)
 class ExpressionContext(Context):
     vector_page: str = "families/conversion/vector.j2"
-    polynomials: dict[str, str] = field(default_factory=polynomials)
-    series: dict[str, str] = field(default_factory=series)
 
 
 @dataclass(frozen=True)
@@ -190,16 +177,16 @@ class Lines:
         )
 
 
-def fields_of(problem: Expression) -> tuple[Field, ...]:
+def fields_of(named: Mapping[str, Operand]) -> tuple[Field, ...]:
     """Return the members of the argument struct: the operands, then the output."""
-    operands = (Field(name, f"const {name.upper()}*", name, one.text) for name, one in problem.named.items())
+    operands = (Field(name, f"const {name.upper()}*", name, one.text) for name, one in named.items())
     return (*operands, Field("y", "Output*", "y", "output"))
 
 
-def aliases_of(problem: Expression) -> dict[str, str]:
+def aliases_of(named: Mapping[str, Operand], y_type: str) -> dict[str, str]:
     """Return the element types of the operands and of the output, by their names in C++. Bools are bytes: CUDA loads no
     bool through the read-only cache, and clang moves an array of bools from registers to AMD's shared memory."""
-    types = {**{name.upper(): operand.dtype for name, operand in problem.named.items()}, "Output": problem.y_type}
+    types = {**{name.upper(): operand.dtype for name, operand in named.items()}, "Output": y_type}
     return {name: "uint8" if dtype == BOOL else dtype for name, dtype in types.items()}
 
 
@@ -225,17 +212,6 @@ def axes_of(axes: Sequence[Axis], of: str) -> list[str]:
     return lines
 
 
-def wants_of(problem: Expression, nodes: Iterable[Node]) -> frozenset[str]:
-    """Return the features that lines of these nodes need of the prelude."""
-    nodes = list(nodes)
-    functions = {node.function for node in nodes if isinstance(node, Call)}
-    wants = set(closure(functions)) | {f"fn:{name}" for name in functions}
-    read = {problem.named[node.operand].dtype for node in nodes if isinstance(node, Load | Lookup)}
-    for dtype, narrow_float in NARROW_FLOATS.items():
-        if dtype in read or ROUNDED[dtype] in functions:
-            wants |= {*narrow_float.read_wants}
-        if dtype == problem.y_type:
-            wants |= {*narrow_float.round_wants}
-    if problem.y_type == FLOAT or any(isinstance(node, Number) and node.dtype == FLOAT for node in nodes):
-        wants |= {"bits"}
-    return frozenset(wants)
+def split(problem: Expression, *places: tuple[str, str]) -> list[str]:
+    """Return the lines that split places into indices; each is a field of axes, and its number in C++."""
+    return [line for field, of in places for line in axes_of(problem.axes_of(field), of)]

@@ -31,7 +31,6 @@ from qconv.generator.families.expression.lines import (
     is_vector,
     stored,
     vector_loaded,
-    wants_of,
     with_axis,
 )
 from qconv.generator.families.tensor_ops.binary import constants_of
@@ -125,7 +124,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return fields_of(self.problem)
+        return fields_of(self.problem.named)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -133,7 +132,7 @@ class MapPlan(WaitingPlan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        return aliases_of(self.problem)
+        return aliases_of(self.problem.named, self.problem.y_type)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -199,7 +198,6 @@ class MapPlan(WaitingPlan):
         own = self._lines(without(self.root, self.chains), 0)
         return MapContext(
             says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
-            wants=wants_of(problem, in_order(problem.root)),
             order=f"families/expression/{'tall' if self.is_tall else 'in_order'}.j2",
             begin=[*axes, *own.loads] or ["// Every element is the same."],
             branches=list(self._branches(len(own.loads))),

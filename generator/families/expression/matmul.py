@@ -11,17 +11,19 @@ from typing import ClassVar
 
 from qconv.expression import MatMul
 from qconv.expression.function import CTYPES, FLOAT, LONG
-from qconv.expression.node import in_order, statements
+from qconv.expression.node import statements
 from qconv.generator.families import Choices, Family
 from qconv.generator.families.expression.factors import (
     Factor,
+    Finish,
     TiledPlan,
     constants_of_neighbours,
     constants_of_problem,
     factors_of,
     finish_of,
+    says_of,
 )
-from qconv.generator.families.expression.lines import ExpressionContext, Lines, wants_of
+from qconv.generator.families.expression.lines import ExpressionContext, Lines
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import Config, Constant, Launch, at_most, ceil_div, check_choices
 from qconv.op import WIDEST
@@ -66,9 +68,7 @@ class MatMulContext(ExpressionContext):
     added: str  # a sum with a product
     left: list[str]  # lines that return a term
     right: list[str]
-    common: list[str]  # members: what all outputs have in common
-    common_lines: list[str]
-    finish: list[str]  # lines that write an output
+    finish: Finish
     unroll: int
     terms: str = "terms"  # the page that fetches a slab and stores it
 
@@ -111,19 +111,15 @@ class MatMulPlan(TiledPlan):
     @property
     def context(self) -> MatMulContext:
         problem = self.problem
-        made, finish = statements(problem.root), finish_of(problem)
         dtype = problem.fold.dtype
         left, right = map(_term, factors_of(problem))
         return MatMulContext(
-            says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
-            wants=wants_of(problem, in_order(problem.root)) | ({"fma"} if dtype == FLOAT else {"fn:add"}),
+            says=says_of(problem),
             term=CTYPES[dtype],
             added=ADDED.get(dtype, "scalar::add(sum, scalar::multiply(a, b))"),
             left=left,
             right=right,
-            common=finish.common,
-            common_lines=finish.common_lines,
-            finish=finish.lines,
+            finish=finish_of(problem),
             unroll=max(4, min(UNROLLED, 64 // (self.config.thread_m * self.config.thread_n))),
         )
 

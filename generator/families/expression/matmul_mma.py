@@ -8,31 +8,28 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import product
 from math import prod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import MatMul
 from qconv.expression.function import CTYPES, FLOAT
-from qconv.expression.index import Axis
-from qconv.expression.node import Load, in_order, statements
 from qconv.generator.atom import Atom
 from qconv.generator.families import Choices, Family
 from qconv.generator.families.expression.factors import (
     Factor,
+    Finish,
     TiledPlan,
     constants_of_neighbours,
     constants_of_problem,
     factors_of,
     finish_of,
+    says_of,
 )
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
-    Lines,
-    is_vector,
-    vector_loaded,
-    wants_of,
+    split,
 )
+from qconv.generator.families.expression.neighbours import CHUNK, Neighbours, Terms
 from qconv.generator.families.tensor_ops.binary import constants_of
 from qconv.generator.plan import (
     Config,
@@ -43,14 +40,11 @@ from qconv.generator.plan import (
     ceil_div,
     check_choices,
 )
-from qconv.op import WIDEST
 from qconv.targets.target import Target
 
-HALF, BYTES = "float16", ("int8", "uint8")
+HALF = "float16"
 # Whole numbers up to here are exact in fp16, and sums of their products up to EXACT in fp32.
 MOST_FACTOR, EXACT = 2**11, 2**24
-# Terms of a factor in 16 bytes, which a thread computes at a time.
-CHUNK = 8
 # Chunks of a slab that a thread holds in registers.
 MOST_CHUNKS = 12
 # Clocks of a load from device memory.
@@ -91,19 +85,26 @@ class MatMulMmaRoles(Roles):
     b_word: str
     sum_register: Literal["f"] = "f"
 
+    @classmethod
+    def of(cls, atom: Atom, target: Target) -> Self:
+        files = atom.files_of(HALF, HALF, target, "tiles")
+        return cls(
+            files.atom,
+            files.operation,
+            files.spelled,
+            files.instruction,
+            files.fragments,
+            files.a_word,
+            files.b_word,
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
 class MatMulMmaContext(ExpressionContext):
     term: str  # type of the sums in C++
-    left: list[str]  # lines that load vectors of a factor
-    left_term: list[str]  # lines of one term
-    left_result: str
-    right: list[str]
-    right_term: list[str]
-    right_result: str
-    common: list[str]  # members: what all outputs have in common
-    common_lines: list[str]
-    finish: list[str]  # lines that write an output
+    left: Terms
+    right: Terms
+    finish: Finish
     terms: str = "chunks"  # the page that computes a slab and stores it
 
 
@@ -136,40 +137,18 @@ class MatMulMmaPlan(TiledPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        read = {load.operand for load in self.vectors}
-        return {name: size * (self.vector if name in read else 1) for name, size in super().alignment.items()}
+        near = self.neighbours
+        read = {load.operand for load in near.loads}
+        return {name: size * (near.vector if name in read else 1) for name, size in super().alignment.items()}
 
-    @property
-    def vector(self) -> int:
+    @cached_property
+    def neighbours(self) -> Neighbours:
         """Return the neighbours along k that are computed together."""
-        return _vectors(self.problem)[0]
-
-    @property
-    def vectors(self) -> tuple[Load, ...]:
-        """Return the loads of neighbours along k."""
-        return _vectors(self.problem)[1]
-
-    @property
-    def _inner(self) -> Axis | None:
-        return _inner(self.problem)
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        bytes_of_words = ("byte_ints",) * any(map(self._words, self.vectors))
-        return (*super().wants, "warp", "half", "half_pairs", "matrices", *bytes_of_words)
+        return neighbours_of(self.problem)
 
     @property
     def roles(self) -> MatMulMmaRoles:
-        files = self.atom.files_of(HALF, HALF, self.target, "tiles")
-        return MatMulMmaRoles(
-            files.atom,
-            files.operation,
-            files.spelled,
-            files.instruction,
-            files.fragments,
-            files.a_word,
-            files.b_word,
-        )
+        return MatMulMmaRoles.of(self.atom, self.target)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -188,7 +167,7 @@ class MatMulMmaPlan(TiledPlan):
                 Constant("W_SIGNED", True, may_be_unused=True),
                 Constant("TILES_M", self.tiles_m, "blocks per column of a batch"),
                 Constant("TILES_N", self.tiles_n, "blocks per row of a batch"),
-                Constant("VECTOR", self.vector, "neighbours along k that are computed together"),
+                Constant("VECTOR", self.neighbours.vector, "neighbours along k that are computed together"),
                 *constants_of_neighbours(self.problem),
                 Constant("SLABS", self.slabs),
                 Constant("EXACT_SLABS", self.exact_slabs, "slabs whose sums are exact in fp32"),
@@ -200,43 +179,18 @@ class MatMulMmaPlan(TiledPlan):
     @property
     def context(self) -> MatMulMmaContext:
         problem = self.problem
-        made, finish = statements(problem.root), finish_of(problem)
-        left, right = map(self._factor, factors_of(problem))
+        left, right = map(self._terms, ("Left", "Right"), factors_of(problem))
         return MatMulMmaContext(
-            says=[f"  {one.name} = {one.text}" for one in made] + [f"  y = {made[-1].name}"],
-            wants=wants_of(problem, in_order(problem.root)) | {"fn:add", *ELEMENT_TYPES[HALF].word_wants},
+            says=says_of(problem),
             term=CTYPES[problem.fold.dtype],
-            left=left[0],
-            left_term=left[1],
-            left_result=left[2],
-            right=right[0],
-            right_term=right[1],
-            right_result=right[2],
-            common=finish.common,
-            common_lines=finish.common_lines,
-            finish=finish.lines,
+            left=left,
+            right=right,
+            finish=finish_of(problem),
         )
 
-    def _factor(self, factor: Factor) -> tuple[list[str], list[str], str]:
-        """Return the lines that load the vectors of a factor, the lines of one of its terms, and the term's name."""
-        made, inner = statements(factor.root), self._inner
-        numbers = {load: number for number, load in enumerate(self.vectors) if load in factor.loads}
-        lines = Lines(self.problem, lambda load: self._element(load, numbers[load]) if load in numbers else None)
-        begin, inside = factor.split("first"), []
-        if inner is not None:
-            begin = [line.replace(f"const int {inner.name} ", f"const int first_{inner.name} ") for line in begin]
-            begin += [vector_loaded(load, inner, number, self._words(load)) for load, number in numbers.items()]
-            inside = [f"[[maybe_unused]] const int {inner.name} = first_{inner.name} + lane;"]
-        return begin, [*inside, *lines.of(made)], made[-1].name
-
-    def _words(self, load: Load) -> int:
-        """Return the words of a vector of bytes; 0 for a vector of other elements."""
-        return self.vector // 4 if self.problem.named[load.operand].dtype in BYTES else 0
-
-    def _element(self, load: Load, number: int) -> str:
-        if self._words(load):
-            return f"tile::byte_as_int<{load.operand.upper()}>(v{number}.word[lane / 4], lane % 4)"
-        return f"v{number}.element[lane]"
+    def _terms(self, name: str, factor: Factor) -> Terms:
+        before = split(self.problem, ("batch", "batch"), (factor.axes, "at"), ("k", "first"))
+        return Terms(name, factor.axes.upper(), self.neighbours.lines(factor.root, before))
 
     def cost(self) -> float:
         """Estimate the clocks of all blocks: for each slab the instructions of the blocks that share an SM, and at
@@ -267,35 +221,21 @@ class MatMulMmaPlan(TiledPlan):
         """Estimate the clocks of an SM to compute the terms of a slab."""
         total = 0.0
         for tile, factor in zip((self.config.tile_m, self.config.tile_n), factors_of(self.problem), strict=True):
-            scalar = sum(load not in self.vectors for load in factor.loads)
+            scalar = sum(load not in self.neighbours.loads for load in factor.loads)
             total += tile * self.config.slab * (len(factor.nodes) + 3 * scalar) / 128
         return total
 
 
-def _inner(problem: MatMul) -> Axis | None:
-    """Return the fastest axis of k."""
-    axes = [axis for axis in problem.axes_of("k") if axis.extent > 1]
-    return axes[-1] if axes else None
-
-
 @lru_cache(maxsize=64)
-def _vectors(problem: MatMul) -> tuple[int, tuple[Load, ...]]:
-    """Return as many neighbours along k as divide its fastest axis, and the loads that read them as one."""
-    inner = _inner(problem)
-    vector = next(each for each in (CHUNK, CHUNK // 2, 1) if inner is None or inner.extent % each == 0)
-    loads = dict.fromkeys(load for factor in factors_of(problem) for load in factor.loads)
-    if inner is None:
-        return 1, ()
-    return vector, tuple(
-        load
-        for load in loads
-        if vector * ELEMENT_TYPES[problem.named[load.operand].dtype].bytes <= WIDEST and is_vector(load, inner, vector)
-    )
+def neighbours_of(problem: MatMul) -> Neighbours:
+    """Return the neighbours along k of both factors."""
+    loads = (load for factor in factors_of(problem) for load in factor.loads)
+    return Neighbours.along(problem, problem.axes_of("k"), loads)
 
 
 def promising(problem: MatMul, target: Target, choices: Choices) -> Iterator[MatMulMma]:
     """Generate the configs of whole warps, whose tile is not far larger than the problem."""
-    if _atom(target) is None or _reach(problem) is None:
+    if atom_of(target) is None or reach_of(problem) is None:
         return
     m, n = prod(problem.m), prod(problem.n)
     for tile_m, tile_n, warp_m, warp_n in product(
@@ -310,11 +250,11 @@ def promising(problem: MatMul, target: Target, choices: Choices) -> Iterator[Mat
                 yield MatMulMma(tile_m, tile_n, warp_m, warp_n, slab)
 
 
-def _atom(target: Target) -> Atom | None:
+def atom_of(target: Target) -> Atom | None:
     return next((Atom(each) for each in target.instructions if each.accepts(HALF, HALF)), None)
 
 
-def _reach(problem: MatMul) -> int | None:
+def reach_of(problem: MatMul) -> int | None:
     """Return the largest product of two terms, or None where the factors are other numbers than fp16 holds exactly."""
     left, right = (factor.range for factor in factors_of(problem))
     if left is None or right is None or max(left.magnitude, right.magnitude) > MOST_FACTOR:
@@ -324,7 +264,7 @@ def _reach(problem: MatMul) -> int | None:
 
 def plan(problem: MatMul, config: MatMulMma, target: Target) -> MatMulMmaPlan:
     check_choices(config, CHOICES)
-    atom, reach = _atom(target), _reach(problem)
+    atom, reach = atom_of(target), reach_of(problem)
     if atom is None:
         raise Infeasible(f"{target.name} has no matrix instruction of fp16 factors")
     if reach is None:

@@ -10,9 +10,9 @@ from typing import ClassVar
 from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import Infeasible
 from qconv.expression import Reduce
-from qconv.expression.function import CTYPES, FUNCTIONS, LONG
+from qconv.expression.function import CTYPES, FUNCTIONS, LONG, OF_EXPONENTIAL
 from qconv.expression.index import Axis
-from qconv.expression.node import Call, Load, Statement, in_order
+from qconv.expression.node import Call, Load, Statement
 from qconv.generator.families import Family
 from qconv.generator.families.expression.lines import (
     ExpressionContext,
@@ -24,7 +24,6 @@ from qconv.generator.families.expression.lines import (
     is_vector,
     loaded,
     stored,
-    wants_of,
 )
 from qconv.generator.families.expression.passes import FoldLines, Pass, Passes, passes_of
 from qconv.generator.families.tensor_ops.binary import constants_of
@@ -115,7 +114,7 @@ class ReducePlan(WaitingPlan):
 
     @cached_property
     def fields(self) -> tuple[Field, ...]:
-        return fields_of(self.problem)
+        return fields_of(self.problem.named)
 
     @cached_property
     def alignment(self) -> dict[str, int]:
@@ -123,7 +122,7 @@ class ReducePlan(WaitingPlan):
 
     @cached_property
     def aliases(self) -> dict[str, str]:
-        return aliases_of(self.problem)
+        return aliases_of(self.problem.named, self.problem.y_type)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
@@ -202,7 +201,7 @@ class ReducePlan(WaitingPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return (*super().wants, *("warp", "shuffle", "bits") * (self.shuffled > 1))
+        return (*super().wants, *("shuffle",) * (self.shuffled > 1))
 
     @property
     def context(self) -> ReduceContext:
@@ -212,10 +211,8 @@ class ReducePlan(WaitingPlan):
         columns = "first + i" if self.span > 1 else "first"
         rows = "first_row + at" if self.rows_of_thread > 1 else "first_row"
         at = "i" if self.rows_of_thread > 1 else "0"
-        nodes = [*in_order(problem.root), *(node for fold in made.folds for node in fold.nodes)]
         return ReduceContext(
             says=[f"  {one.name} = {one.text}" for one in made.made] + [f"  y = {made.made[-1].name}"],
-            wants=wants_of(problem, nodes),
             folds=made.folds,
             members=[f"{CTYPES[one.node.dtype]} {one.name}[ROWS_OF_THREAD];" for one in made.rows],
             vectors=[f"Vector<{load.operand.upper()}> v{number}[STEPS];" for number, load in enumerate(self.vectors)],
@@ -326,8 +323,8 @@ def _instructions(statement: Statement) -> int:
     node = statement.node
     if not isinstance(node, Call):
         return 2
-    if "exponential" in FUNCTIONS[node.function].wants:
-        return 16
+    if (instructions := FUNCTIONS[node.function].instructions) >= OF_EXPONENTIAL:
+        return instructions
     return 10 if node.function in ("divide", "modulo", "remainder", "sqrt") else 2
 
 

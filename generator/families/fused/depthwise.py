@@ -76,12 +76,6 @@ class DepthwiseLayer(LayerPlan):
         )
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        # The first layer reads the image: it prefetches lines, and most of its patches lie inside.
-        of_image = (*("kept", "near") * self.is_first, *("warp_uniform",) * self.two_ways)
-        return (*self.taps.wants, *of_image, *super().wants)
-
-    @property
     def roles(self) -> DepthwiseRoles:
         t, of_image = self.problem.quantization.types, "patches_two_ways" if self.two_ways else "patches_early"
         return DepthwiseRoles(

@@ -386,11 +386,6 @@ class LayerPlan(ConvolutionPlan):
         return alignment
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        loads_vectors = bool(self.channel_arguments) or self.problem.quantization.residual != "none"
-        return ("warp", *("vectors",) * loads_vectors)
-
-    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         config, (source_rows, source_columns) = self.config, self.source_span
         return {

@@ -116,10 +116,6 @@ class MatrixLayer(LayerPlan):
         )
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*("matrices",) * self.atom.is_nvidia, *super().wants)
-
-    @property
     def roles(self) -> MatrixRoles:
         files = self.atom.files(self.problem.quantization, self.target, "windows")
         return MatrixRoles(

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import ClassVar, NamedTuple
 
 from qconv.errors import Infeasible
-from qconv.generator.convolution import ChainPlan, pads_with_zero_point
+from qconv.generator.convolution import ChainPlan
 from qconv.generator.families.fused.config import (
     BLOCK_CHOICES,
     CHOICES,
@@ -190,18 +190,8 @@ class FusedPlan(WaitingPlan, ChainPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        wants = {*super().wants, *(want for layer in self.layer_plans.values() for want in layer.wants)}
-        asked = {
-            "cluster": self.clusters,
-            "parts": self.clusters,
-            "phases": self.clusters,
-            "bulk": bool(self.fetched),
-            "teams": self.has_teams,
-            "copies": self.loads_async or bool(self.copied),
-            "kept": self.overlaps and self.loads_input and not self.loads_async,
-            "fill": self.loads_async and pads_with_zero_point(self.problem.first),
-        }
-        return tuple(sorted(wants | {want for want, is_asked in asked.items() if is_asked}))
+        of_layers = (want for layer in self.layer_plans.values() for want in layer.wants)
+        return (*super().wants, *of_layers, *("async_proxy", "phases") * self.clusters)
 
     @property
     def weights_behind_input(self) -> bool:

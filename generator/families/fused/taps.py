@@ -27,7 +27,6 @@ class Taps(ABC):
     elements: ClassVar[str]  # folder of the template files, here and in the `depthwise` family
     dots: ClassVar[bool]  # the target's dot product multiplies
     ctype: ClassVar[str]  # of a word of rearranged filters
-    wants: ClassVar[tuple[str, ...]]  # features that the template files need of the prelude
     says: ClassVar[str]  # what `row_words` counts
     # Clocks per instruction of a single warp, and the factor for stalls of many.
     alone: ClassVar[float]
@@ -71,7 +70,6 @@ class ByteTaps(Taps):
     elements = "bytes"
     dots = True
     ctype = "int"
-    wants = ("bytes",)
     says = "words of four taps per filter row"
     # Fitted with the rest of the model (see `fused.cost`): a single warp waits for pixels of the image.
     alone, waits = 5, 1.03
@@ -106,7 +104,6 @@ class FloatTaps(Taps):
     elements = "floats"
     dots = False
     ctype = "float"
-    wants = ("unpack",)
     says = "taps per filter row, each a word"
     # As in the `depthwise` family: its clocks of a warp alone, and its most instructions per clock. Neither is fitted.
     alone, waits = of_floats.ALONE, 1.15

@@ -97,7 +97,7 @@ class WarpgroupLayer(LayerPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        return ("warpgroup", *("weight_ring",) * (self.buffers > 0), *super().wants)
+        return (*super().wants, "async_proxy", *("phases",) * (self.buffers > 0))
 
     @property
     def roles(self) -> WarpgroupRoles:

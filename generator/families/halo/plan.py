@@ -289,18 +289,9 @@ class HaloPlan(PersistentPlan):
 
     @property
     def wants(self) -> tuple[str, ...]:
-        stores = ("store_tile_4d",) if self.staged else ()
-        transposes = not self.config.has_pixel_rows
-        staging = ("warpgroup_barrier", *("store_matrices",) * transposes) if self.staged else ()
-        section = of_staged(self.problem).section
-        residuals = (*("load_transposed",) * transposes, section) if self.residual_in_smem else ()
-        overlap = ("overlap",) if self.overlaps else ()
-        # A producer that writes windows fences them for `wgmma`.
-        gathering = (*("warpgroup",) * self.gathers, *("copies",) * self.copies)
-        pixels = (f"load_tile_{4 if self.problem.frames is None else 5}d",) * (not self.gathers)
-        of_residuals = ("load_tile_4d",) * self.residual_in_smem
-        copies = tensor_map.wants(*pixels, *of_residuals, "load_tile_2d", *stores)
-        return ("warp", "warp_barrier", "registers", *gathering, *staging, *residuals, *overlap, *copies)
+        # A producer that writes windows fences them for `wgmma`, consumers fence the tiles that they store.
+        fences = self.gathers or self.staged
+        return (*super().wants, "tensors", *("async_proxy",) * fences)
 
     @property
     def roles(self) -> HaloRoles:

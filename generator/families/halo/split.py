@@ -59,10 +59,6 @@ class HaloSplitPlan(HaloPlan):
         return self.config.rows // self.config.split
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*super().wants, "warpgroup_barrier", "exchange")
-
-    @property
     def tile_constants(self) -> tuple[Constant, ...]:
         says = "persistent clusters, which take tiles in turn"
         return (*super().tile_constants[:-1], Constant("BLOCKS", self.blocks, says))

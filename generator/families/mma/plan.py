@@ -22,7 +22,7 @@ from qconv.generator.convolution import (
 )
 from qconv.generator.expect.features import filled, log
 from qconv.generator.families.mma.config import WORD, Combine, Mma, Shape, checked, in_cluster, whole_tiles
-from qconv.generator.plan import Constant, Field, Launch, Roles, at_most, ceil_div
+from qconv.generator.plan import Constant, Field, Launch, Roles, WaitingPlan, at_most, ceil_div
 from qconv.problem.convolution import Conv2d
 from qconv.targets.target import Target
 
@@ -61,7 +61,7 @@ class MmaRoles(InstructionFiles, Roles):
 
 
 @dataclass(frozen=True)
-class MmaPlan(ConvolutionPlan):
+class MmaPlan(WaitingPlan, ConvolutionPlan):
     page: ClassVar[str] = "families/mma/page.j2"
 
     problem: Conv2d
@@ -99,25 +99,6 @@ class MmaPlan(ConvolutionPlan):
         if t.residual is not None:
             alignment["residual"] = self.vector_n * t.residual.bytes
         return alignment
-
-    @property
-    def overlaps(self) -> bool:
-        return self.target.overlaps_launches
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        wants = ["warp"]
-        if self.target.async_copies:
-            wants.append("copies")
-        if self.target.buffer_word is not None:
-            wants.append("buffers")
-        if self.shape.atom.is_nvidia:
-            wants.append("matrices")
-        if self.combine != "none":
-            wants.append({"cluster": "cluster", "scratch": "atomics"}[self.combine])
-        if self.target.overlaps_launches:
-            wants.append("overlap")
-        return tuple(wants)
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:

@@ -90,7 +90,7 @@ class ArgMaxPlan(WaitingPlan):
     @property
     def context(self) -> Context:
         which = "last" if self.problem.last else "first"
-        return Context(says=[f"  y = the {which} index i at which x[i] is the largest element"], wants=frozenset())
+        return Context(says=[f"  y = the {which} index i at which x[i] is the largest element"])
 
     def cost(self) -> float:
         """Rank the configs by an estimate of the cache lines that a warp's loads touch one after the other, and of the

@@ -105,7 +105,6 @@ class BinaryPlan(WaitingPlan):
         chosen = steps(self.problem)
         return BinaryContext(
             says=[says(self.problem)],
-            wants=frozenset(want for step in chosen for want in step.wants),
             problem=self.problem,
             steps=chosen,
         )

@@ -100,9 +100,7 @@ class ConcatPlan(WaitingPlan):
 
     @property
     def context(self) -> ConcatContext:
-        return ConcatContext(
-            says=["  y = the slices of each row, one behind the other"], wants=frozenset(), slices=self.problem.slices
-        )
+        return ConcatContext(says=["  y = the slices of each row, one behind the other"], slices=self.problem.slices)
 
     def cost(self) -> float:
         return order(self.config.threads, self.config.vector, self.config.unroll, self.blocks)

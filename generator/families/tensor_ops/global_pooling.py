@@ -92,7 +92,7 @@ class GlobalPoolingPlan(WaitingPlan):
 
     @property
     def context(self) -> GlobalPoolingContext:
-        return GlobalPoolingContext(says=[SAYS], wants=frozenset(), steps=OF_IMAGE)
+        return GlobalPoolingContext(says=[SAYS], steps=OF_IMAGE)
 
     def cost(self) -> float:
         """Estimate the time on an H200 in microseconds."""

@@ -62,10 +62,6 @@ class NmsPlan(Plan):
         return {"Output": self.problem.outputs[0].dtype}
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*super().wants, "divide", "warp")
-
-    @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
         problem = self.problem
         return {
@@ -92,7 +88,6 @@ class NmsPlan(Plan):
                 "  y[0] = the number of rows that follow; each other row = an image, a class, a box that is kept:",
                 "  by falling scores, unless a box kept before has more in common with it than the threshold",
             ],
-            wants=frozenset(),
         )
 
     def cost(self) -> float:

@@ -28,8 +28,6 @@ from qconv.targets.target import Target
 from qconv.tensor_ops import AveragePool, MaxPool
 from qconv.tensor_ops.pooling import OF_WINDOW, REAL, arguments
 
-# Features that maximum pooling needs of the prelude.
-LARGEST_WANTS = frozenset({"bytes", "halves"})
 # Windows with more columns would be unrolled into very long kernels.
 MOST_COLUMNS = 64
 # Points of `order` that double the cost.
@@ -113,15 +111,10 @@ class PoolingPlan(WaitingPlan):
         }
 
     @property
-    def wants(self) -> tuple[str, ...]:
-        return (*super().wants, *("kept",) * self.overlaps)
-
-    @property
     def context(self) -> PoolingContext:
         average = isinstance(self.problem, AveragePool)
         return PoolingContext(
             says=[AVERAGE if average else "  y = the largest of the window"],
-            wants=frozenset(want for step in OF_WINDOW for want in step.wants) if average else LARGEST_WANTS,
             problem=self.problem,
             real=REAL,
             steps=OF_WINDOW,

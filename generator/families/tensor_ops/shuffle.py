@@ -79,7 +79,7 @@ class ShufflePlan(WaitingPlan):
 
     @property
     def context(self) -> Context:
-        return Context(says=["  y[row][i][group] = x[row][group][i]"], wants=frozenset())
+        return Context(says=["  y[row][i][group] = x[row][group][i]"])
 
     def cost(self) -> float:
         config = self.config

@@ -88,7 +88,7 @@ class TablePlan(WaitingPlan):
 
     @property
     def context(self) -> Context:
-        return Context(says=["  y = table[the byte of x]"], wants=frozenset())
+        return Context(says=["  y = table[the byte of x]"])
 
     def cost(self) -> float:
         config = self.config

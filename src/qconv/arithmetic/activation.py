@@ -139,7 +139,6 @@ class Activation:
     cxx: str
     numpy: Callable[[Array, dict[str, Any]], Array]
     numbers: tuple[Number, ...] = ()
-    wants: tuple[str, ...] = ()  # prelude parts that the C++ line needs
     scales: bool = False  # it commutes with a positive scale, so that the value may be in any units
     instructions: int = 0  # per output, read from binaries of sm_90a; 0 for at most one
     inputs: Inputs = Inputs()
@@ -157,7 +156,7 @@ class Activation:
 def _curve(
     name: str,
     numpy: Callable[[Array], Array],
-    *wants: str,
+    *,
     instructions: int,
     spread: tuple[float, float],
     center: float = 1.0,
@@ -175,7 +174,6 @@ def _curve(
         name,
         f"value = tile::{name}(value);",
         in_blocks,
-        wants=("activation", name, *wants),
         instructions=instructions,
         inputs=Inputs(spread, center, one_sided=one_sided),
         onnx=onnx,
@@ -184,7 +182,6 @@ def _curve(
     )
 
 
-EXPONENTIAL = ("exponential", "fma", "bits")
 BY_NAME = {
     each.name: each
     for each in (
@@ -214,7 +211,6 @@ BY_NAME = {
             "value = tile::leaky_relu(value, channel.slope);",
             lambda value, v: leaky_relu(value, v["slope"]),
             (Number("slope", "of negative values", is_value=False),),
-            ("activation", "leaky_relu"),
             scales=True,
             instructions=8,
         ),
@@ -228,7 +224,6 @@ BY_NAME = {
         _curve(
             "hardswish",
             hardswish,
-            "fma",
             instructions=13,
             spread=(1.0, 3.0),
             onnx="HardSwish",
@@ -238,8 +233,6 @@ BY_NAME = {
         _curve(
             "sigmoid",
             sigmoid,
-            "reciprocal",
-            *EXPONENTIAL,
             instructions=20,
             spread=(1.0, 2.5),
             center=0.7,
@@ -251,9 +244,6 @@ BY_NAME = {
         _curve(
             "silu",
             silu,
-            "sigmoid",
-            "reciprocal",
-            *EXPONENTIAL,
             instructions=24,
             spread=(1.0, 3.0),
             onnx="Silu",
@@ -263,8 +253,6 @@ BY_NAME = {
         _curve(
             "tanh",
             tanh,
-            "reciprocal",
-            *EXPONENTIAL,
             instructions=44,
             spread=(0.6, 1.5),
             center=0.7,
@@ -272,7 +260,7 @@ BY_NAME = {
             aten="tanh",
             module="Tanh",
         ),
-        _curve("gelu", gelu, "divide", *EXPONENTIAL, instructions=57, spread=(0.7, 2.0)),
+        _curve("gelu", gelu, instructions=57, spread=(0.7, 2.0)),
     )
 }
 

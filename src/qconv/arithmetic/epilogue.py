@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from qconv.arithmetic import channel_constant
 from qconv.arithmetic import quantized_sum as requantized_sum
 from qconv.arithmetic.fma import fma
 from qconv.arithmetic.narrow import NARROW_FLOATS, narrow
@@ -46,11 +47,11 @@ def _kept(quantization: Quantization, scale: Any) -> Array:
 
 
 def multiplier(quantization: Quantization, parameters: Parameters) -> Array:
-    """Return x_scale * w_scale / y_scale, where y_scale is `inner_scale` if the convolution's own output is rounded
-    first, and 1 if the output or the activation's input is real."""
+    """Return x_scale * w_scale / y_scale, where y_scale is that of the first number that is rounded, or 1 if the output
+    or the activation's input is real."""
     y_scale = parameters.y_scale if quantization.to_output_units == "multiply" else 1.0
-    if quantization.mode.rounds_before_residual:
-        y_scale = parameters.inner_scale
+    if quantization.first_scale != "y_scale":
+        y_scale = getattr(parameters, quantization.first_scale)
     if quantization.mode.multiplier == "fp64_rounded":
         x, w, y = (np.asarray(v, np.float64) for v in (parameters.x_scale, parameters.w_scale, y_scale))
         return _float32(x * w / y)
@@ -92,8 +93,10 @@ def steps(quantization: Quantization) -> tuple[Step, ...]:
     chosen = list(_corrections(quantization))
     if quantization.scaled:
         chosen += _scale(quantization)
-    if quantization.mode.requantizes_before_residual:
-        return (*chosen, *requantized_sum.steps(quantization))
+    if quantization.sums_bytes:
+        chosen += channel_constant.steps(quantization)
+        chosen += requantized_sum.steps(quantization) if quantization.mode.requantizes_before_residual else ()
+        return (*chosen, _store_sum(quantization))
     if quantization.mode.adds_dequantized:
         chosen.append(_dequantize_own(quantization))
     if quantization.residual != "none":
@@ -199,8 +202,7 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
         yield TO_FLOAT
         yield from _real_scale(quantization)
         return
-    wide = mode.multiplier == "fp64"
-    yield TO_DOUBLE if wide else TO_FLOAT
+    yield TO_DOUBLE if mode.multiplier == "fp64" else TO_FLOAT
     if quantization.bias_at == "value" and mode.bias_scaling == "reciprocal_fma":
         yield Step(
             "float32_bias",
@@ -210,7 +212,6 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
                 Argument("bias", "float", True, "the bias, in real units", real_bias),
                 Argument("inverse_scale", "float", quantization.per_channel, "1 / (x_scale * w_scale)", _inverse_scale),
             ),
-            ("fma",),
         )
     elif quantization.bias_at == "value":
         by = "* fp32(1 / (x_scale * w_scale))" if mode.bias_scaling == "reciprocal" else "/ (x_scale * w_scale)"
@@ -221,14 +222,13 @@ def _scale(quantization: Quantization) -> Iterator[Step]:
             (Argument("bias", "float", True, f"fp32 bias {by}", _scaled_down),),
         )
     says = "x_scale * w_scale / y_scale" if quantization.to_output_units == "multiply" else "x_scale * w_scale"
-    if mode.rounds_before_residual:
-        says = "x_scale * w_scale / inner_scale"
+    if quantization.first_scale != "y_scale":
+        says = f"x_scale * w_scale / {quantization.first_scale}"
     yield Step(
         "multiply",
         "value = tile::multiply(value, channel.multiplier);",
         lambda value, v: value * v["multiplier"],
         (Argument("multiplier", "float", quantization.per_channel, says, multiplier),),
-        ("double",) if wide else (),
     )
 
 
@@ -249,7 +249,6 @@ def _real_scale(quantization: Quantization) -> Iterator[Step]:
             "value = tile::fma(value, channel.scale, channel.bias);",
             lambda value, v: fma(value, v["scale"], v["bias"]),
             (scale, bias),
-            ("fma",),
         )
         return
     yield Step(
@@ -269,7 +268,6 @@ def _dequantize_own(quantization: Quantization) -> Step:
         f"value = tile::multiply({of.read.format(of.round.format('value'))}, channel.inner_scale);",
         lambda value, v: narrow(value, own).astype(np.float32) * v["inner_scale"],
         (Argument("inner_scale", "float", False, "the scale of its own output", lambda q, p: _float32(p.inner_scale)),),
-        (*of.round_wants, *of.read_wants),
     )
 
 
@@ -284,7 +282,7 @@ def _residual(quantization: Quantization) -> Step:
 
     says = "residual_scale / y_scale" if in_output_units else "the scale of the residual"
     arguments = [Argument("residual_scale", "float", False, says, scale)]
-    shifted, wants = _residual_as_float(quantization)
+    shifted = _residual_as_float(quantization)
     if quantization.residual_zero_point:
         shifted = "static_cast<float>(residual - channel.residual_zero)"
         zero = Argument(
@@ -303,24 +301,21 @@ def _residual(quantization: Quantization) -> Step:
             f"{added}value = tile::fma(added, channel.residual_scale, value);",
             lambda value, v: fma(real(v), v["residual_scale"], value),
             tuple(arguments),
-            ("fma", *wants),
         )
     return Step(
         "residual",
         f"{added}value = tile::add(value, tile::multiply(added, channel.residual_scale));",
         lambda value, v: value + real(v) * v["residual_scale"],
         tuple(arguments),
-        wants,
     )
 
 
-def _residual_as_float(quantization: Quantization) -> tuple[str, tuple[str, ...]]:
-    """Return the C++ of a residual without a zero point, and the sections of the prelude that it needs."""
+def _residual_as_float(quantization: Quantization) -> str:
+    """Return the C++ of a residual without a zero point."""
     residual = quantization.residual
     if residual not in NARROW_FLOATS:
-        return "residual" if residual == "float32" else "static_cast<float>(residual)", ()
-    bits = f"static_cast<{ELEMENT_TYPES[residual].bits_ctype}>(residual)"
-    return NARROW_FLOATS[residual].read.format(bits), NARROW_FLOATS[residual].read_wants
+        return "residual" if residual == "float32" else "static_cast<float>(residual)"
+    return NARROW_FLOATS[residual].read.format(f"static_cast<{ELEMENT_TYPES[residual].bits_ctype}>(residual)")
 
 
 def _inverse_where_it_serves(scale: float) -> np.float32:
@@ -348,37 +343,25 @@ def _by_scale(value: Array, v: Values) -> Array:
 
 def _divide(quantization: Quantization) -> Step:
     if quantization.out_type in FLOAT8:  # it keeps the sign of a zero, which `tile::quotient` loses
-        return Step("divide", "value = tile::divide(value, channel.y_scale);", _by_scale, (_Y_SCALE,), ("divide",))
+        return Step("divide", "value = tile::divide(value, channel.y_scale);", _by_scale, (_Y_SCALE,))
     inverse = Argument(
         "y_inverse", "float", False, "1 / y_scale, or 0", lambda q, p: _inverse_where_it_serves(p.y_scale)
     )
     # A true division is slow on GPUs, and slowest for zeros, which relu produces often.
     line = "value = tile::quotient(value, channel.y_scale, channel.y_inverse);"
-    return Step("divide", line, _by_scale, (_Y_SCALE, inverse), ("quotient", "divide", "fma"))
+    return Step("divide", line, _by_scale, (_Y_SCALE, inverse))
 
 
 def _store(quantization: Quantization) -> Step:
     if quantization.requantizes:
         return _requantize(quantization)
-    if quantization.out_type in NARROWED:
-        function, wants = NARROWED[quantization.out_type]
-        narrow = _narrowed(quantization.out_type)
-        if narrows(quantization):
-            pairs = ("half_pairs",) * (quantization.out_type == "float16")
-            wants = (f"Packed{quantization.types.y.word}", *pairs, *wants)
-            return Step("to_narrow", "result = value;", narrow, wants=wants)
-        return Step(function, f"result = tile::{function}(value);", narrow, wants=wants)
+    if quantization.out_type in NARROW_FLOATS:
+        narrow_float = NARROW_FLOATS[quantization.out_type]
+        result = "value" if narrows(quantization) else narrow_float.round.format("value")
+        return Step("to_narrow", f"result = {result};", _narrowed(quantization.out_type))
     if quantization.out_type == "float32":
         return Step("to_float32", "result = value;", lambda value, v: value.astype(np.float32))
     return Step("to_int32", "result = acc;", lambda acc, v: acc)
-
-
-NARROWED = {
-    "float16": ("to_half", ("half",)),
-    "bfloat16": ("to_bfloat16", ("bfloat16", "bits")),
-    "float8_e4m3fn": ("to_float8", ("float8", "bits")),
-    "float8_e5m2": ("to_float8", ("float8", "bits")),
-}
 
 
 def _narrowed(out_type: str) -> Callable[[Array, Values], Array]:
@@ -402,10 +385,10 @@ def _half_away(value: Array) -> Array:
     return whole + np.where(np.abs(value - whole) >= 0.5, np.sign(value), np.zeros_like(value))
 
 
-ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array], tuple[str, ...]]] = {
-    "rne": ("tile::round_small", np.rint, ()),
-    "half_away": ("tile::round_half_away", _half_away, ("half_away",)),
-    "rtz": ("static_cast<int>", np.trunc, ()),
+ROUNDINGS: dict[str, tuple[str, Callable[[Array], Array]]] = {
+    "rne": ("tile::round_small", np.rint),
+    "half_away": ("tile::round_half_away", _half_away),
+    "rtz": ("static_cast<int>", np.trunc),
 }
 
 
@@ -413,7 +396,7 @@ def narrows(quantization: Quantization) -> bool:
     """True where floats follow the steps, and several of them are rounded to a word of narrow floats at once. Integer
     sums with outputs of 16 bits round each by itself, as the shipped winners were measured."""
     real = quantization.out_type in FLOAT8 or not quantization.types.sum.is_integer
-    return quantization.out_type in NARROWED and real
+    return quantization.out_type in NARROW_FLOATS and real
 
 
 def packs(quantization: Quantization) -> bool:
@@ -426,7 +409,7 @@ def packs(quantization: Quantization) -> bool:
 
 def _requantize(quantization: Quantization) -> Step:
     low, high = quantization.limits
-    cxx, rounded, wants = ROUNDINGS[quantization.mode.rounding]
+    cxx, rounded = ROUNDINGS[quantization.mode.rounding]
     out_type = quantization.out_type
     zero = Argument("y_zero", "float", False, "the output zero point", lambda q, p: _float32(p.y_zero_point))
     arguments = (zero,) if quantization.y_zero_point else ()
@@ -443,8 +426,7 @@ def _requantize(quantization: Quantization) -> Step:
         # The upper limit is that of the type.
         in_range = low == RANGES[out_type][0] or packs_from_zero(quantization)
         inside = whole if in_range else f"tile::maximum({whole}, {low}.0f)"
-        wants = ("narrow", "rounded_more") if adds_whole else ("narrow",)
-        return Step("requantize", f"{added}result = {inside};", requantized, arguments, wants)
+        return Step("requantize", f"{added}result = {inside};", requantized, arguments)
     # Clamping to [low - zero, high - zero] before the rounding equals clamping after it, because the bounds are
     # integers. It keeps the conversion to int in range.
     limits, behind = f"{low}.0f, {high}.0f", ""
@@ -453,10 +435,10 @@ def _requantize(quantization: Quantization) -> Step:
         behind = "\n        + static_cast<int>(channel.y_zero)"
     clamped = f"{cxx}(tile::clamp(value, {limits}))"
     if quantization.table:
-        indexes = Step("look_up", f"{added}result = {table_entry(clamped)};", requantized, arguments, wants)
+        indexes = Step("look_up", f"{added}result = {table_entry(clamped)};", requantized, arguments)
         return look_up(quantization, indexes)
     cast = f"static_cast<Output>(\n        {clamped}{behind})" if behind else f"static_cast<Output>({clamped})"
-    return Step("requantize", f"{added}result = {cast};", requantized, arguments, wants)
+    return Step("requantize", f"{added}result = {cast};", requantized, arguments)
 
 
 def table_entry(rounded: str) -> str:
@@ -466,8 +448,22 @@ def table_entry(rounded: str) -> str:
 
 
 def table_begins_with_zero(quantization: Quantization) -> bool:
-    """True where the kernel's table begins with the entry of the output zero point."""
-    return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+    """True where the kernel's table begins with the entry of the output zero point, which a sum has added already."""
+    after = quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"
+    return after and not quantization.sums_bytes
+
+
+def _store_sum(quantization: Quantization) -> Step:
+    """Return the step that makes the last sum of bytes an output."""
+    if not quantization.table:
+        return requantized_sum.store(quantization)
+    low, high = RANGES[quantization.out_type]
+    byte = f"tile::round_small(tile::clamp(value, {low}.0f, {high}.0f))"
+
+    def rounded(value: Array, v: Values) -> Array:
+        return np.clip(np.rint(value), low, high).astype(quantization.out_type)
+
+    return look_up(quantization, Step("look_up", f"result = {table_entry(byte)};", rounded))
 
 
 def look_up(quantization: Quantization, indexes: Step) -> Step:

@@ -2,8 +2,8 @@
 NumPy lines of `qconv.arithmetic.epilogue` and `qconv.arithmetic.activation`.
 
 An expression reads `p`, the checked parameters of a convolution, and `k`, an output channel. `p` has x_scale, y_scale,
-residual_scale and inner_scale as doubles; x_zero_point, y_zero_point, residual_zero_point and inner_zero_point as ints;
-per channel w_scale(k), a double, w_zero_point(k) and integer_bias(k), which are ints, and bias(k), a float;
+residual_scale, inner_scale, own_scale and constant_scale as doubles, and the zero points of the same as ints; per
+channel w_scale(k), a double, w_zero_point(k), integer_bias(k) and constant(k), which are ints, and bias(k), a float;
 number(NAME), a float that the activation reads; and table_word(k, FIRST), an int, which is word `k` of the table
 counted from entry FIRST. `rounded(double)` returns the nearest int, half to even, within its range.
 """
@@ -14,6 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
+from qconv.arithmetic import channel_constant, quantized_sum
 from qconv.arithmetic.activation import BY_NAME
 from qconv.arithmetic.epilogue import packs_from_zero, table_begins_with_zero
 from qconv.arithmetic.quantization import Quantization
@@ -46,9 +47,18 @@ def host_value(quantization: Quantization, argument: Argument) -> str:
         "y_zero": lambda _: _single("p.y_zero_point"),
         "inner_scale": lambda _: _single("p.inner_scale"),
         "inner_zero": lambda _: _single("p.inner_zero_point"),
-        "inner_ratio": lambda _: _ratio("inner"),
-        "residual_ratio": lambda _: _ratio("residual"),
-        "sum_offset": _sum_offset,
+        "inner_ratio": lambda _: _ratio("inner", "y"),
+        "residual_ratio": lambda _: _ratio("residual", "y"),
+        "sum_offset": lambda q: _start_of_sum(*quantized_sum.operands(q), "y"),
+        "own_zero": lambda _: _single("p.own_zero_point"),
+        "own_ratio": lambda q: _ratio("own", channel_constant.made_by(q)),
+        "constant_ratio": _constant_ratio,
+        "constant_offset": _constant_offset,
+        "constant": lambda _: _single("p.constant(k)"),
+        "factor": lambda _: _single("p.constant(k) - p.constant_zero_point"),
+        "product_ratio": lambda q: f"{_single('p.own_scale')} * {_constant_ratio(q)}",
+        "product_zero": lambda q: _single(f"p.{channel_constant.made_by(q)}_zero_point"),
+        "begun": lambda q: f"std::fma({_single('p.constant(k)')}, {_constant_ratio(q)}, {_constant_offset(q)})",
         "table": lambda q: f"p.table_word(k, {'p.y_zero_point' if table_begins_with_zero(q) else '0'})",
     }
     if argument.name not in values:
@@ -79,8 +89,8 @@ def _real_scale(quantization: Quantization) -> str:
 
 def _multiplier(quantization: Quantization) -> str:
     y_scale = "p.y_scale" if quantization.to_output_units == "multiply" else "1.0"
-    if quantization.mode.rounds_before_residual:
-        y_scale = "p.inner_scale"
+    if quantization.first_scale != "y_scale":
+        y_scale = f"p.{quantization.first_scale}"
     if quantization.mode.multiplier == "fp64_rounded":
         return _single(f"p.x_scale * p.w_scale(k) / {y_scale}")
     if quantization.mode.multiplier == "fp32_reciprocal":
@@ -118,14 +128,23 @@ def _residual_scale(quantization: Quantization) -> str:
     return f"({kept}) / {_single('p.y_scale')}" if quantization.to_output_units == "multiply" else kept
 
 
-def _ratio(of: str) -> str:
-    return f"{_single(f'p.{of}_scale')} / {_single('p.y_scale')}"
+def _ratio(of: str, made: str) -> str:
+    return f"{_single(f'p.{of}_scale')} / {_single(f'p.{made}_scale')}"
 
 
-def _sum_offset(quantization: Quantization) -> str:
-    first, last = ("inner", "residual") if quantization.mode.begins_with_own else ("residual", "inner")
-    product = f"({_ratio(first)}) * {_single(f'p.{first}_zero_point')}"
-    return f"{_single('p.y_zero_point')} - std::fma({_ratio(last)}, {_single(f'p.{last}_zero_point')}, {product})"
+def _start_of_sum(first: str, last: str, made: str) -> str:
+    """Return the start value of the sum `made` of two operands, without their bytes."""
+    product = f"({_ratio(first, made)}) * {_single(f'p.{first}_zero_point')}"
+    both = f"std::fma({_ratio(last, made)}, {_single(f'p.{last}_zero_point')}, {product})"
+    return f"{_single(f'p.{made}_zero_point')} - {both}"
+
+
+def _constant_ratio(quantization: Quantization) -> str:
+    return _ratio("constant", channel_constant.made_by(quantization))
+
+
+def _constant_offset(quantization: Quantization) -> str:
+    return _start_of_sum(*channel_constant.operands(quantization), channel_constant.made_by(quantization))
 
 
 def _in_output_units(quantization: Quantization, real: str) -> str:

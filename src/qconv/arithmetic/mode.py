@@ -41,7 +41,7 @@ MODE_VALUES: dict[str, tuple[str, ...]] = {
     # rounded to the output's 8-bit float with its own scale, and both are dequantized and added.
     "residual_add": ("multiply_add", "fma", "requantized", "requantized_last", "dequantized"),
 }
-# Flags that must keep their defaults where the value is rounded to the output's type before the residual is added.
+# Flags that must keep their defaults where the value is rounded to the output's type before another one is added.
 SET_BY_SUM = ("rounding", "zero_point_add", "order", "multiplier", "clamp", "scales")
 
 
@@ -95,15 +95,22 @@ class Mode:
         self._check_sum()
 
     def _check_sum(self) -> None:
-        ops = (
-            "QLinearConv and QLinearAdd" if self.requantizes_before_residual else "QuantizeLinear and DequantizeLinear"
-        )
-        for name in SET_BY_SUM if self.rounds_before_residual else ():
+        if self.requantizes_before_residual:
+            self.check_sums_bytes(f"residual_add={self.residual_add!r}")
+        elif self.adds_dequantized:
+            self._check_set_by(f"residual_add={self.residual_add!r}", "QuantizeLinear and DequantizeLinear")
+
+    def check_sums_bytes(self, chosen: str) -> None:
+        """Check that this is the arithmetic of a QLinearConv and a QLinearAdd, which `chosen` needs."""
+        self._check_set_by(chosen, "QLinearConv and QLinearAdd")
+
+    def _check_set_by(self, chosen: str, ops: str) -> None:
+        for name in SET_BY_SUM:
             value, default = getattr(self, name), MODE_VALUES[name][0]
             if value != default:
                 raise ValueError(
-                    f"{name}={value!r} with residual_add={self.residual_add!r}: that is ONNX Runtime's {ops}, which "
-                    f"have {name}={default!r}; use it, or another residual_add"
+                    f"{name}={value!r} with {chosen}: that is ONNX Runtime's {ops}, which have {name}={default!r}; use "
+                    f"it, or another {chosen.split('=')[0]}"
                 )
 
     @property

@@ -15,32 +15,21 @@ NAN_OF_FLOAT8 = 0x7F
 
 @dataclass(frozen=True)
 class NarrowFloat:
-    """A float that sources hold as its bits: the C++ that makes a float of them, the C++ that rounds a float to them,
-    and the sections of the prelude that each needs."""
+    """A float that sources hold as its bits: the C++ that makes a float of them, and that rounds a float to them."""
 
     read: str
     round: str
-    read_wants: tuple[str, ...]
-    round_wants: tuple[str, ...]
     nan: int  # the bits that a store writes for every NaN
 
 
 def _of_words(name: str) -> NarrowFloat:
-    element_type = ELEMENT_TYPES[name]
-    packed = f"Packed{element_type.word}"
-    read, rounded = f"tile::{element_type.word}::of({{}}, 0)", f"tile::{packed}::one({{}})"
-    return NarrowFloat(read, rounded, element_type.word_wants, (packed, "float8", "bits"), NAN_OF_FLOAT8)
+    word = ELEMENT_TYPES[name].word
+    return NarrowFloat(f"tile::{word}::of({{}}, 0)", f"tile::Packed{word}::one({{}})", NAN_OF_FLOAT8)
 
 
 NARROW_FLOATS = {
-    "float16": NarrowFloat("tile::half_to_float({})", "tile::to_half({})", ("from_half", "bits"), ("half",), 0x7E00),
-    "bfloat16": NarrowFloat(
-        "tile::bfloat16_to_float({})",
-        "tile::to_bfloat16({})",
-        ("from_bfloat16", "bits"),
-        ("bfloat16", "bits"),
-        0x7FC0,
-    ),
+    "float16": NarrowFloat("tile::half_to_float({})", "tile::to_half({})", 0x7E00),
+    "bfloat16": NarrowFloat("tile::bfloat16_to_float({})", "tile::to_bfloat16({})", 0x7FC0),
     **{name: _of_words(name) for name in FLOAT8},
 }
 

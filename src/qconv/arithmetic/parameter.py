@@ -20,6 +20,12 @@ LEAST_RATIO = 2.0**-126
 # Up to this ratio, a sum of two products with bytes fits an int32. Above it, ONNX Runtime's conversion returns the
 # wrong end of the range.
 MOST_OF_ADD = 2.0**20
+# Likewise for a product of two bytes, each without its zero point.
+MOST_OF_MUL = 2.0**14
+# For messages: what problems with a parameter do, and what others do.
+ROUNDS = ("rounds its output before it adds the residual", "does not round its output before it adds the residual")
+HAS_ONE = ("has a constant", "has no constant")
+LOOKS_UP = ("looks its outputs up in one", "looks no outputs up in one")
 
 
 def _array(name: str, value: Any) -> NDArray[Any]:
@@ -77,13 +83,36 @@ def check_residual_scale(value: Any, residual: str, y_scale: NDArray[Any]) -> ND
     return array
 
 
-def check_inner_scale(value: Any, used: bool) -> NDArray[Any] | None:
+def _check_agrees(name: str, value: Any, used: bool, rules: tuple[str, str]) -> None:
     if used != (value is not None):
-        says, rule = ("was not given", "rounds") if used else ("was given", "does not round")
+        says, rule = ("was not given", rules[0]) if used else ("was given", rules[1])
+        raise ValueError(f"{name} {says}, but the problem {rule}: make the two agree")
+
+
+def _integers(name: str, value: Any, count: int, dtype: str, what: str) -> NDArray[Any]:
+    """Return a vector of integers of a type. `what` says what each is."""
+    array = _array(name, value)
+    low, high = RANGES[dtype]
+    if array.shape != (count,) or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
         raise ValueError(
-            f"inner_scale {says}, but the problem {rule} its output before it adds the residual: make the two agree"
+            f"{name} has shape {array.shape} and type {array.dtype}; it must have {count} integers from {low} to "
+            f"{high} ({dtype}): {what}"
         )
-    return check_scale("inner_scale", value, (), True) if used else None
+    return array
+
+
+def check_scale_of_sum(name: str, value: Any, used: bool, rules: tuple[str, str]) -> NDArray[Any] | None:
+    """Check a scale that only problems with a sum have."""
+    _check_agrees(name, value, used, rules)
+    return check_scale(name, value, (), True) if used else None
+
+
+def check_constant(value: Any, dtype: str, k: int, used: bool) -> NDArray[Any] | None:
+    """Check a constant: a byte for each output channel."""
+    _check_agrees("constant", value, used, HAS_ONE)
+    if value is None:
+        return None
+    return np.ascontiguousarray(_integers("constant", value, k, dtype, "one for each output channel"), np.int32)
 
 
 def check_zero_points(name: str, value: Any, shape: tuple[int, ...], dtype: str, used: bool) -> NDArray[Any]:
@@ -153,19 +182,11 @@ def check_activation_parameter(name: str, value: Any, activation: str) -> NDArra
 
 def check_table(value: Any, dtype: str, used: bool) -> NDArray[Any] | None:
     """Check a table with one output per requantized byte: entry `i` belongs to the byte `i`; in int8, 255 is -1."""
-    if used != (value is not None):
-        says, rule = ("was not given", "looks its outputs up") if used else ("was given", "looks no outputs up")
-        raise ValueError(f"table {says}, but the problem {rule} in one: make the two agree")
+    _check_agrees("table", value, used, LOOKS_UP)
     if value is None:
         return None
-    array = _array("table", value)
-    low, high = RANGES[dtype]
-    if array.shape != (ENTRIES,) or array.dtype.kind not in "iu" or not ((array >= low) & (array <= high)).all():
-        raise ValueError(
-            f"table has shape {array.shape} and type {array.dtype}; it must have {ENTRIES} integers from {low} to "
-            f"{high} ({dtype}): one output for each byte that is requantized"
-        )
-    return np.ascontiguousarray(array, dtype)
+    says = "one output for each byte that is requantized"
+    return np.ascontiguousarray(_integers("table", value, ENTRIES, dtype, says), dtype)
 
 
 def check_ratio(says: str, ratio: Any, most: float) -> None:

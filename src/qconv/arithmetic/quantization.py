@@ -15,13 +15,17 @@ import numpy as np
 from qconv.arithmetic.activation import BY_NAME
 from qconv.arithmetic.mode import Mode, preset
 from qconv.arithmetic.parameter import (
+    HAS_ONE,
     MOST_OF_ADD,
+    MOST_OF_MUL,
+    ROUNDS,
     check_activation_parameter,
     check_bias,
-    check_inner_scale,
+    check_constant,
     check_ratio,
     check_residual_scale,
     check_scale,
+    check_scale_of_sum,
     check_table,
     check_zero_points,
 )
@@ -34,6 +38,9 @@ OUT_TYPES = ("int8", "uint8", "int32", "float32", "float16", "bfloat16", *FLOAT8
 BIASES = ("none", "int32", "float32")
 RESIDUALS = ("none", "int8", "uint8", "float16", "bfloat16", *FLOAT8, "float32")
 ACTIVATIONS = tuple(BY_NAME)
+# The op of the requantized output and a byte for each channel: none; QLinearAdd, with the output or the constant as its
+# first operand; QLinearMul.
+CONSTANTS = ("none", "added", "added_first", "multiplied")
 # Activations that commute with a positive scale, so that the value may be in any units.
 SCALABLE = tuple(name for name, activation in BY_NAME.items() if activation.scales)
 
@@ -52,6 +59,7 @@ class Quantization:
     residual: str = "none"
     residual_zero_point: bool = False
     inner_zero_point: bool = False
+    constant: str = "none"  # a byte for each channel, added to the requantized output or multiplied with it
     table: bool = False  # the requantized value is the index of the output in a table of 256
     promoted_sums: bool = False  # sums of at most 128 products of 8-bit floats are added up in fp32
     mode: Mode = field(default_factory=Mode)
@@ -65,6 +73,7 @@ class Quantization:
         check_choice("bias", self.bias, BIASES)
         check_choice("activation", self.activation, ACTIVATIONS)
         check_choice("residual", self.residual, RESIDUALS)
+        check_choice("constant", self.constant, CONSTANTS)
         if not isinstance(self.mode, Mode):
             raise ValueError(f"mode={self.mode!r} must be a qconv.Mode")
         zeros = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
@@ -89,6 +98,7 @@ class Quantization:
                 "out, or choose residual int8 or uint8"
             )
         self._check_inner()
+        self._check_constant()
         self._check_table()
         if self.residual != "none" and self.mode.multiplier == "fp64":
             raise ValueError(
@@ -182,6 +192,28 @@ class Quantization:
                 "these, or another residual_add"
             )
 
+    def _check_constant(self) -> None:
+        """Check that an output to which a constant is added is requantized as QLinearConv requantizes it."""
+        if self.constant == "none":
+            return
+        chosen = f"constant={self.constant!r}"
+        if not self.requantizes:
+            raise ValueError(
+                f"{chosen} with out_type={self.out_type!r}: QLinearAdd and QLinearMul are of bytes; leave it out, or "
+                "choose out_type int8 or uint8"
+            )
+        self.mode.check_sums_bytes(chosen)
+        if self.residual != "none" and not self.mode.requantizes_before_residual:
+            raise ValueError(
+                f"residual={self.residual!r} with {chosen} and residual_add={self.mode.residual_add!r}: what the "
+                "constant makes is bytes; use residual_add requantized or requantized_last"
+            )
+        if self.activation not in ("none", "relu") or (self.table and self.activation != "none"):
+            raise ValueError(
+                f"activation={self.activation!r} with {chosen}{' and a table' * self.table}: behind a constant there "
+                "is none or relu, and a table has both; use one of these"
+            )
+
     def _check_table(self) -> None:
         if self.table and not self.requantizes:
             raise ValueError(
@@ -233,6 +265,18 @@ class Quantization:
     @property
     def requantizes(self) -> bool:
         return self.out_type in ("int8", "uint8")
+
+    @property
+    def sums_bytes(self) -> bool:
+        """True where the convolution's own output becomes a byte before a QLinearAdd or a QLinearMul reads it."""
+        return self.constant != "none" or self.mode.requantizes_before_residual
+
+    @property
+    def first_scale(self) -> str:
+        """The parameter that is the unit of the first number that is rounded."""
+        if self.constant != "none":
+            return "own_scale"
+        return "inner_scale" if self.mode.rounds_before_residual else "y_scale"
 
     @property
     def has_y_scale(self) -> bool:
@@ -292,7 +336,8 @@ class Quantization:
 class Parameters:
     """The run-time values: scales and zero points (scalars, or one per output channel for the weights), the bias, and
     the numbers of the activation: `slope` of leaky_relu, `low` and `high` of clamp, in real units. A residual has a
-    scale and a zero point as well, and so does (`inner`) an output that is rounded before the residual is added.
+    scale and a zero point as well, and so does (`inner`) an output that is rounded before the residual is added. A
+    `constant` has a byte for each channel, a scale and a zero point, and so has (`own`) the output in front of it.
     `table` has an output for each byte."""
 
     x_scale: Any = 1.0
@@ -309,6 +354,11 @@ class Parameters:
     residual_zero_point: Any = 0
     inner_scale: Any = None
     inner_zero_point: Any = 0
+    own_scale: Any = None
+    own_zero_point: Any = 0
+    constant: Any = None
+    constant_scale: Any = None
+    constant_zero_point: Any = 0
     table: Any = None
 
     def __repr__(self) -> str:
@@ -334,7 +384,10 @@ class Parameters:
         ):
             checked[name] = check_zero_points(name, getattr(self, name), shape, dtype, getattr(q, name))
         checked["residual_scale"] = check_residual_scale(self.residual_scale, q.residual, checked["y_scale"])
-        checked["inner_scale"] = check_inner_scale(self.inner_scale, q.mode.rounds_before_residual)
+        checked["inner_scale"] = check_scale_of_sum(
+            "inner_scale", self.inner_scale, q.mode.rounds_before_residual, ROUNDS
+        )
+        checked |= _checked_constant(self, q, k)
         checked["table"] = check_table(self.table, q.out_type, q.table)
         checked["bias"] = check_bias(self.bias, q.bias, k)
         for name in ("slope", "low", "high"):
@@ -353,10 +406,23 @@ class Parameters:
         return Parameters(**checked)
 
 
+def _checked_constant(given: Parameters, quantization: Quantization, k: int) -> dict[str, Any]:
+    """Return the checked parameters of a constant and of the output in front of it."""
+    used = quantization.constant != "none"
+    checked: dict[str, Any] = {"constant": check_constant(given.constant, quantization.out_type, k, used)}
+    for name in ("own", "constant"):
+        checked[f"{name}_scale"] = check_scale_of_sum(f"{name}_scale", getattr(given, f"{name}_scale"), used, HAS_ONE)
+        zero = getattr(given, f"{name}_zero_point")
+        if not used and np.any(zero):
+            raise ValueError(f"{name}_zero_point={zero!r} was given, but the problem has no constant: leave it out")
+        checked[f"{name}_zero_point"] = check_zero_points(f"{name}_zero_point", zero, (), quantization.out_type, used)
+    return checked
+
+
 def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None:
     """Check that the quotients of scales, each of which is finite and positive, are finite and positive as well."""
     rounded = quantization.mode.rounds_before_residual
-    unit = "inner_scale" if rounded else "y_scale"
+    unit = quantization.first_scale
     with np.errstate(all="ignore"):
         x_scale, w_scale, y_scale = (np.float32(checked[name]) for name in ("x_scale", "w_scale", unit))
         multiplier = np.asarray(x_scale * w_scale / y_scale)
@@ -365,10 +431,23 @@ def _check_products(quantization: Quantization, checked: dict[str, Any]) -> None
             f"x_scale * w_scale / {unit} = {multiplier.min()}..{multiplier.max()} in float32: it must be finite "
             "and positive, or every output would be the same; check the three scales"
         )
-    for name in ("inner_scale", "residual_scale") if rounded else ():
+    if rounded:
+        _check_sum(checked, ("inner_scale", "residual_scale"), "y_scale")
+    made = "inner_scale" if rounded else "y_scale"  # by the constant and the output in front of it
+    if quantization.constant == "multiplied":
         with np.errstate(all="ignore"):
-            ratio = np.float32(checked[name]) / np.float32(checked["y_scale"])
-        check_ratio(f"{name} / y_scale", ratio, MOST_OF_ADD)
+            ratio = np.float32(checked["own_scale"]) * np.float32(checked["constant_scale"]) / np.float32(checked[made])
+        check_ratio(f"own_scale * constant_scale / {made}", ratio, MOST_OF_MUL)
+    elif quantization.constant != "none":
+        _check_sum(checked, ("own_scale", "constant_scale"), made)
+
+
+def _check_sum(checked: dict[str, Any], operands: tuple[str, str], made: str) -> None:
+    """Check the scales of two operands beside that of their sum."""
+    for name in operands:
+        with np.errstate(all="ignore"):
+            ratio = np.float32(checked[name]) / np.float32(checked[made])
+        check_ratio(f"{name} / {made}", ratio, MOST_OF_ADD)
 
 
 def _inverted(quantization: Quantization, checked: dict[str, Any]) -> list[tuple[str, Any]]:

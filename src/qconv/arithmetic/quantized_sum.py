@@ -1,8 +1,8 @@
-"""The sum of two quantized tensors as ONNX Runtime's QLinearAdd computes it on x86 with AVX2, found by comparing all
-pairs of bytes: fma(last, last_ratio, fma(first, first_ratio, offset)). The order of the two affects some last bits.
+"""Sums of quantized tensors as ONNX Runtime's QLinearAdd computes them on x86 with AVX2, found by comparing all pairs
+of bytes: fma(last, last_ratio, fma(first, first_ratio, offset)). The order of the two affects some last bits.
 
-It makes a convolution and the QLinearAdd behind it one epilogue: the convolution's own output is rounded and clamped to
-its type, with its own scale and zero point (`inner`), and then added to the residual, as two kernels would do it.
+They make a convolution and the QLinearAdd of a residual one epilogue: the convolution's own output (`inner`) is rounded
+and clamped to its type, with its own scale and zero point, and then added to, as two kernels would do it.
 """
 
 from __future__ import annotations
@@ -53,23 +53,25 @@ def offset(first: Linear, last: Linear, y: Linear) -> np.float32:
     return np.float32(np.float32(y.zero_point) - both)
 
 
-def _own(p: Parameters) -> Linear:
-    return Linear(p.inner_scale, p.inner_zero_point)
+def linear(parameters: Parameters, of: str) -> Linear:
+    return Linear(getattr(parameters, f"{of}_scale"), getattr(parameters, f"{of}_zero_point"))
 
 
-def _residual(p: Parameters) -> Linear:
-    return Linear(p.residual_scale, p.residual_zero_point)
+def start(parameters: Parameters, operands: tuple[str, str], made: str) -> np.float32:
+    """Return the start value of the sum `made` of the first and the last operand."""
+    first, last = (linear(parameters, of) for of in operands)
+    return offset(first, last, linear(parameters, made))
 
 
-def _offset(q: Quantization, p: Parameters) -> np.float32:
-    first, last = (_own(p), _residual(p)) if q.mode.begins_with_own else (_residual(p), _own(p))
-    return offset(first, last, Linear(p.y_scale, p.y_zero_point))
+def operands(quantization: Quantization) -> tuple[str, str]:
+    """Return the first and the last operand of the sum with the residual."""
+    return ("inner", "residual") if quantization.mode.begins_with_own else ("residual", "inner")
 
 
 INNER_ZERO = Argument(
     "inner_zero", "float", False, "the zero point of its own output", lambda q, p: np.float32(p.inner_zero_point)
 )
-OWN = Term(
+INNER = Term(
     "value",
     lambda value, v: value,
     Argument("inner_ratio", "float", False, "inner_scale / y_scale", lambda q, p: ratio(p.inner_scale, p.y_scale)),
@@ -81,48 +83,57 @@ RESIDUAL = Term(
         "residual_ratio", "float", False, "residual_scale / y_scale", lambda q, p: ratio(p.residual_scale, p.y_scale)
     ),
 )
+TERMS = {"inner": INNER, "residual": RESIDUAL}
 OFFSET = Argument(
     "sum_offset",
     "float",
     False,
     "y_zero_point - (inner_ratio * inner_zero_point + residual_ratio * residual_zero_point)",
-    _offset,
+    lambda q, p: start(p, operands(q), "y"),
 )
-
 Y_ZERO = Argument("y_zero", "float", False, "the output zero point", lambda q, p: np.float32(p.y_zero_point))
 
 
 def steps(quantization: Quantization) -> tuple[Step, ...]:
-    """Return the steps after the scale, which produces units of `inner_scale`."""
-    return _requantize_own(quantization), _add(quantization), _store(quantization)
-
-
-def _requantize_own(quantization: Quantization) -> Step:
-    low, high = RANGES[quantization.out_type]
+    """Return the steps of the sum with the residual, behind what makes units of `inner_scale`."""
+    first, last = (TERMS[of] for of in operands(quantization))
+    summed = step_of("add_requantized", (first, last), OFFSET, (INNER.ratio, RESIDUAL.ratio, OFFSET))
+    if quantization.constant != "none":  # what it makes has the zero point of `inner`
+        return to_byte("requantize_sum", quantization), summed
     has_zero = quantization.inner_zero_point
-    whole = "tile::rounded(value, channel.inner_zero)" if has_zero else "tile::rounded(value)"
+    return to_byte("requantize_own", quantization, INNER_ZERO if has_zero else None), summed
+
+
+def to_byte(name: str, quantization: Quantization, zero: Argument | None = None) -> Step:
+    """Return the step that rounds the value, adds a zero point, and clamps it to the type of the output."""
+    low, high = RANGES[quantization.out_type]
+    whole = "tile::rounded(value)" if zero is None else f"tile::rounded(value, channel.{zero.name})"
+
+    def rounded(value: Array, v: Values) -> Array:
+        moved: Array = np.clip(np.rint(value) + (np.float32(0) if zero is None else v[zero.name]), low, high)
+        return moved
+
     return Step(
-        "requantize_own",
+        name,
         f"value = tile::clamp({whole}, {low}.0f, {high}.0f);",
-        lambda value, v: np.clip(np.rint(value) + v.get("inner_zero", np.float32(0)), low, high),
-        (INNER_ZERO,) if has_zero else (),
-        ("rounded_more",) if has_zero else (),
+        rounded,
+        () if zero is None else (zero,),
     )
 
 
-def _add(quantization: Quantization) -> Step:
-    first, last = (OWN, RESIDUAL) if quantization.mode.begins_with_own else (RESIDUAL, OWN)
-    begun = first.onto("channel.sum_offset", "channel")
+def step_of(name: str, terms: tuple[Term, Term], begin: Argument, arguments: tuple[Argument, ...]) -> Step:
+    """Return the step that adds the first and the last term to the start value."""
+    first, last = terms
+    begun = first.onto(f"channel.{begin.name}", "channel")
     return Step(
-        "add_requantized",
+        name,
         f"value = {last.onto(begun, 'channel')};",
-        lambda value, v: last.added(value, v, first.added(value, v, v["sum_offset"])),
-        (OWN.ratio, RESIDUAL.ratio, OFFSET),
-        ("fma",),
+        lambda value, v: last.added(value, v, first.added(value, v, v[begin.name])),
+        arguments,
     )
 
 
-def _store(quantization: Quantization) -> Step:
+def store(quantization: Quantization) -> Step:
     """Return the step that applies a relu as a clamp at the output zero point. Packing rounds and clamps to the type's
     range."""
     low, high = RANGES[quantization.out_type]
@@ -135,4 +146,4 @@ def _store(quantization: Quantization) -> Step:
         return np.clip(np.rint(value), bottom, high).astype(quantization.out_type)
 
     inside = "value" if least == f"{low}.0f" else f"tile::maximum(value, {least})"
-    return Step("requantize", f"result = {inside};", stored, (Y_ZERO,) if has_zero else (), ("narrow",))
+    return Step("requantize", f"result = {inside};", stored, (Y_ZERO,) if has_zero else ())

@@ -49,14 +49,13 @@ class Step:
     cxx: str
     numpy: Callable[[Array, Values], Array]
     arguments: tuple[Argument, ...] = ()
-    wants: tuple[str, ...] = ()  # prelude parts that the C++ line needs
 
 
 @cache
 def activation(name: str) -> Step:
     """Return an activation as a step, with its numbers in the units of the value."""
     made = BY_NAME[name]
-    return Step(made.name, made.cxx, made.numpy, tuple(map(_argument, made.numbers)), made.wants)
+    return Step(made.name, made.cxx, made.numpy, tuple(map(_argument, made.numbers)))
 
 
 def _argument(number: Number) -> Argument:

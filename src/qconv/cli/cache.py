@@ -12,7 +12,7 @@ import click
 
 from qconv.cli import interruption
 from qconv.cli.options import json_option, print_json
-from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, printed_as_data, table
 
 if TYPE_CHECKING:
     from qconv.instances.load.cache_entries import Entry
@@ -42,11 +42,8 @@ def list_entries(kind: str | None, target: str | None, as_json: bool, as_csv: bo
     entry."""
     check_one_format(as_json, as_csv)
     found = _chosen(kind, target)
-    if as_json:
-        print_json([entry.as_dict() for entry in found])
-        return
-    if as_csv:
-        print_documents_csv(ENTRY, [entry.as_dict() for entry in found])
+    documents = [entry.as_dict() for entry in found]
+    if printed_as_data(documents, ENTRY, documents, as_json, as_csv):
         return
     groups: dict[tuple[str, str, str], list[Entry]] = defaultdict(list)
     for entry in found:
@@ -98,11 +95,8 @@ def verify(kind: str | None, target: str | None, as_json: bool, as_csv: bool) ->
                 damaged.append((entry, why))
             verified += 1
     documents = [entry.as_dict() | {"reason": why} for entry, why in damaged]
-    if as_json:
-        print_json({"entries": len(found), "damaged": documents})
-    elif as_csv:
-        print_documents_csv((*ENTRY, "reason"), documents)
-    else:
+    answer = {"entries": len(found), "damaged": documents}
+    if not printed_as_data(answer, (*ENTRY, "reason"), documents, as_json, as_csv):
         for entry, why in damaged:
             remedy = (
                 "the next lookup makes it again" if entry.layer.is_user else "qconv-tune build --out makes it again"

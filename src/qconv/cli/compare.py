@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from qconv.cli import interruption, progress
-from qconv.cli.layer_errors import leaving_out, printed_as_data
 from qconv.cli.options import json_option, needing_onnx, quiet_option
+from qconv.cli.quantize import leaving_out
 from qconv.cli.sampling import sample_options, samples_of
-from qconv.cli.table import check_one_format, csv_option, of_terminal, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, printed_as_data, table
 
 if TYPE_CHECKING:
     from qconv.onnx.comparison import Comparison, Output
     from qconv.onnx.runtimes import Runtime
 
-RUNTIMES = ("mode", "layers", "different", "at most", "system")
 RUNTIMES = ("mode", "layers", "different", "at most", "system, or why it takes no more")
 NAMES = ("error", "rounding", "clipped", "op", "layer")
 CSV_NAMES = ("name", "op", "tensor", "error_db", "rounding_db", "clipped_share")
@@ -52,7 +51,8 @@ def compare(
     used = progress.Counted(samples, len(samples), "compared on")
     with interruption.telling(lambda: f"{used}, and nothing is printed: --limit N takes fewer samples"):
         found = run(real, quantized, used, device, runtimes)
-    if not printed_as_data(found.as_dict(), CSV_NAMES, as_json, as_csv):
+    document = found.as_dict()
+    if not printed_as_data(document, CSV_NAMES, document["layers"], as_json, as_csv):
         _print(found, sort)
 
 

@@ -15,11 +15,12 @@ import click
 
 from qconv.cli.failures import failure_of
 from qconv.cli.incomplete import MACHINE
-from qconv.cli.options import device_option, json_option, print_json
-from qconv.cli.table import check_one_format, csv_option, print_documents_csv
+from qconv.cli.options import device_option, json_option
+from qconv.cli.table import check_one_format, csv_option, printed_as_data
 from qconv.version import __version__
 
 SCHEMA = "qconv-doctor-1"
+NAMES = ("what", "state", "says", "remedy")
 KEY = "conv2d:n=1:h=7:w=7:c=16:k=16:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8:x_zero_point:bias=int32"
 State = Literal["ok", "missing", "wrong"]
 
@@ -43,11 +44,8 @@ def doctor(device: str | None, as_json: bool, as_csv: bool) -> None:
     """Show what is installed, what works and how to get what is missing; and whether a kernel runs."""
     check_one_format(as_json, as_csv)
     findings = [*_here(), *_compilers(), *_gpus(), *_places(), _kernel(device)]
-    if as_json:
-        print_json({"schema": SCHEMA, "findings": [asdict(finding) for finding in findings]})
-    elif as_csv:
-        print_documents_csv(("what", "state", "says", "remedy"), [asdict(finding) for finding in findings])
-    else:
+    rows = [asdict(finding) for finding in findings]
+    if not printed_as_data({"schema": SCHEMA, "findings": rows}, NAMES, rows, as_json, as_csv):
         width = max(len(finding.what) for finding in findings)
         for finding in findings:
             click.echo(f"{finding.state:<8} {finding.what:<{width}}  {finding.says}")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from qconv.cli.options import Computed, device_option, floats_options, json_option, needing_onnx, print_json
-from qconv.cli.table import check_one_format, csv_option, print_documents_csv
+from qconv.cli.options import Computed, device_option, floats_options, json_option, needing_onnx
+from qconv.cli.table import check_one_format, csv_option, printed_as_data
 from qconv.op import quoted
 
 if TYPE_CHECKING:
@@ -58,11 +58,8 @@ def explain(
     session = _session(model, batch, shapes, device, {"bits": bits, **computed})
     times = _profile(session) if profile else None
     explanation = session.explain(times)
-    if as_json:
-        print_json({"model": str(model), "device": session.device.name, **explanation.as_dict()})
-    elif as_csv:
-        print_documents_csv(COLUMNS, explanation.as_dict()["layers"])
-    else:
+    document = {"model": str(model), "device": session.device.name, **explanation.as_dict()}
+    if not printed_as_data(document, COLUMNS, document["layers"], as_json, as_csv):
         click.echo(f"{model} on {session.device.name}\n{explanation}")
 
 

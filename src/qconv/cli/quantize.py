@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,9 @@ import click
 from qconv.cli import interruption, progress
 from qconv.cli.options import json_option, needing_onnx, print_json, quiet_option
 from qconv.cli.sampling import sample_options, samples_of
+
+# Layers that `leaving_out` names.
+WORST = 3
 
 
 @click.command()
@@ -74,6 +78,12 @@ def quantize(
         elsewhere = ", ".join(f"{op} {count}" for op, count in made.elsewhere.items()) or "nothing"
         click.echo(f"kernels    {made.on_kernels} layers; elsewhere: {elsewhere}")
     click.echo(f"compare    {shlex.join(['qconv-tune', 'compare', str(model), str(out), *_given(sampling)])}")
+
+
+def leaving_out(names: Iterable[str]) -> str:
+    """Return the command that keeps the first of these layers in floats."""
+    named = (f"--leave-out {shlex.quote(name)}" for name in list(dict.fromkeys(names))[:WORST])
+    return f"qconv-tune quantize with {' '.join(named)}"
 
 
 def _given(sampling: dict[str, Any]) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from qconv.cli import interruption, progress
-from qconv.cli.layer_errors import leaving_out, printed_as_data
 from qconv.cli.options import json_option, needing_onnx, quiet_option
+from qconv.cli.quantize import leaving_out
 from qconv.cli.sampling import sample_options, samples_of
-from qconv.cli.table import check_one_format, csv_option, of_terminal, table
+from qconv.cli.table import check_one_format, csv_option, of_terminal, printed_as_data, table
 
 NAMES = ("outputs", "own", "op", "layer")
 CSV_NAMES = ("name", "op", "own_db", "outputs_db")
@@ -36,11 +36,11 @@ def sensitivity(real: Path, quantized: Path, top: int | None, as_json: bool, as_
     with interruption.telling(lambda: "nothing is printed: --limit N takes fewer samples"):
         found = run(real, quantized, samples, _counted)
     layers = found[:top]
-    document = {"samples": len(samples), "layers": [one.as_dict() for one in layers]}
-    if printed_as_data(document, CSV_NAMES, as_json, as_csv):
+    rows = [one.as_dict() for one in layers]
+    if printed_as_data({"samples": len(samples), "layers": rows}, CSV_NAMES, rows, as_json, as_csv):
         return
-    rows = [(str(one.worst), str(one.own), one.op, one.name) for one in layers]
-    click.echo(table(NAMES, rows, of_terminal(), whole=("outputs", "own")))
+    cells = [(str(one.worst), str(one.own), one.op, one.name) for one in layers]
+    click.echo(table(NAMES, cells, of_terminal(), whole=("outputs", "own")))
     left = leaving_out(one.name for one in layers)
     click.echo(f"these cost the outputs most: to keep them in floats, {left}")
 

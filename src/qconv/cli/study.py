@@ -5,8 +5,8 @@ from __future__ import annotations
 import click
 
 from qconv.cli import interruption
-from qconv.cli.options import database_option, json_option, print_json, refuse_device
-from qconv.cli.table import check_one_format, csv_option, of_terminal, print_documents_csv, table
+from qconv.cli.options import database_option, json_option, refuse_device
+from qconv.cli.table import check_one_format, csv_option, of_terminal, printed_as_data, table
 
 NAMES = ("study", "trials", "added")
 
@@ -38,20 +38,16 @@ def study(
 
     check_one_format(as_json, as_csv)
     with interruption.telling(lambda: "the trials that were added stay: the same command goes on"):
-        with Database.open(db or default_database(), create=False, read_only=True) as rows:
-            every = rows.measurements(device=device)
+        with Database.open(db or default_database(), create=False, read_only=True) as database:
+            every = database.measurements(device=device)
             if device is not None and not every:
-                refuse_device(f"the device name {device!r}", rows.devices())
+                refuse_device(f"the device name {device!r}", database.devices())
         found = Wanted(parts).chosen(every)
         if not found:
             raise ValueError("no row has all of this in its key: see qconv-tune db list, or tune first")
         made = write(found, storage)
-    if as_json:
-        print_json(
-            {"storage": shown(storage) if "://" in storage else storage, "studies": [asdict(one) for one in made]}
-        )
-    elif as_csv:
-        print_documents_csv(("name", "trials", "added"), [asdict(one) for one in made])
-    else:
-        rows_of = [(one.name, str(one.trials), str(one.added)) for one in made]
-        click.echo(table(NAMES, rows_of, of_terminal(), whole=("trials", "added")))
+    rows = [asdict(one) for one in made]
+    document = {"storage": shown(storage) if "://" in storage else storage, "studies": rows}
+    if not printed_as_data(document, ("name", "trials", "added"), rows, as_json, as_csv):
+        cells = [(one.name, str(one.trials), str(one.added)) for one in made]
+        click.echo(table(NAMES, cells, of_terminal(), whole=("trials", "added")))

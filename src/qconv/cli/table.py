@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from qconv.cli.options import print_json
+
 BETWEEN = 2
 # Narrower columns are unreadable.
 LEAST = 6
@@ -62,6 +64,18 @@ csv_option = click.option("--csv", "as_csv", is_flag=True, help="The table as cs
 def check_one_format(as_json: bool, as_csv: bool) -> None:
     if as_json and as_csv:
         raise click.UsageError("--json and --csv both say how to print: give one")
+
+
+def printed_as_data(
+    document: Any, names: Sequence[str], rows: Sequence[Mapping[str, Any]], as_json: bool, as_csv: bool
+) -> bool:
+    """Print the document as JSON, or its rows as csv with columns of these names. Return False if neither is asked
+    for."""
+    if as_json:
+        print_json(document)
+    elif as_csv:
+        print_documents_csv(names, rows)
+    return as_json or as_csv
 
 
 def print_documents_csv(names: Sequence[str], documents: Sequence[Mapping[str, Any]]) -> None:

@@ -12,8 +12,8 @@ import click
 
 from qconv.cli import interruption, progress
 from qconv.cli.incomplete import readable
-from qconv.cli.options import Computed, print_json
-from qconv.cli.table import print_documents_csv
+from qconv.cli.options import Computed
+from qconv.cli.table import printed_as_data
 
 if TYPE_CHECKING:
     from qconv.tune_db.database import Database
@@ -82,11 +82,8 @@ def tune_all(workload: Workload, given: Given, network: Raceable | str | None = 
         found = results(workload, engine.station, rows)
         failed = without_winner(found, engine.station, rows)
     # Without the password that a URL may contain.
-    if given.as_json:
-        print_json(document(workload, engine.station, found, rows.where) | raced_document(race))
-    elif given.as_csv:
-        print_documents_csv(COLUMNS, document(workload, engine.station, found, rows.where)["problems"])
-    else:
+    said = document(workload, engine.station, found, rows.where) | raced_document(race)
+    if not printed_as_data(said, COLUMNS, said["problems"], given.as_json, given.as_csv):
         click.echo("\n".join([*table(workload, engine.station, found, rows.where), *raced_lines(race)]))
     for sentence in failed:
         click.echo(sentence, err=True)

@@ -27,7 +27,6 @@ class ChoiceStep:
     name: str
     cxx: str
     numpy: Callable[[Values], Values]
-    wants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -102,14 +101,12 @@ def _rule(problem: Choose, of: _Range) -> Iterator[ChoiceStep]:
                         (v["largest"] - v["smallest"]) / of.number(of.steps),
                     )
                 },
-                (*of.real.divide,),
             )
         else:
             yield ChoiceStep(
                 "unit",
                 f"{ctype} unit = {ratio};",
                 lambda v: {"unit": (v["largest"] - v["smallest"]) / of.number(of.steps)},
-                (*of.real.divide,),
             )
         yield _bound(of, floor=problem.rule != "onnx")
         zeros = {"torch": _zero_torch, "onnx": _zero_onnx, "xnnpack": _zero_xnnpack}
@@ -127,7 +124,6 @@ def _extend(of: _Range) -> ChoiceStep:
             "smallest": np.fmin(v["smallest"], of.number(0)),
             "largest": np.fmax(v["largest"], of.number(0)),
         },
-        of.real.wide,
     )
 
 
@@ -136,7 +132,6 @@ def _symmetric(of: _Range) -> ChoiceStep:
         "unit",
         f"{of.real.ctype} unit = tile::divide(tile::maximum(-smallest, largest), {of.real.literal(of.steps / 2)});",
         lambda v: {"unit": np.fmax(-v["smallest"], v["largest"]) / of.number(of.steps / 2)},
-        of.real.divide,
     )
 
 
@@ -146,7 +141,6 @@ def _no_clip(of: _Range) -> ChoiceStep:
         "unit",
         f"{of.real.ctype} unit = tile::maximum(tile::divide(smallest, {low}),\n        tile::divide(largest, {high}));",
         lambda v: {"unit": np.fmax(v["smallest"] / of.number(of.low), v["largest"] / of.number(of.high))},
-        of.real.divide,
     )
 
 
@@ -168,7 +162,6 @@ def _bound(of: _Range, floor: bool) -> ChoiceStep:
         lambda v: {
             "unit": np.fmin(np.fmax(v["unit"], of.number(of.eps)) if floor else v["unit"], of.number(of.largest_scale))
         },
-        of.real.wide,
     )
 
 
@@ -190,7 +183,6 @@ def _zero_torch(of: _Range) -> ChoiceStep:
                 - np.rint(clamped(v["smallest"] / v["unit"], of.number(-of.steps), of.number(0))).astype(np.int64)
             ).astype(np.int32)
         },
-        of.real.divide,
     )
 
 
@@ -205,7 +197,6 @@ def _zero_onnx(of: _Range) -> ChoiceStep:
         f"zero_point = tile::round_to_int(tile::clamp(\n        tile::add({low}, -tile::divide(smallest, unit)), "
         f"{low}, {high}));",
         lambda v: {"zero_point": _rounded(of, of.number(of.low) - v["smallest"] / v["unit"])},
-        of.real.divide,
     )
 
 
@@ -227,7 +218,6 @@ def _zero_xnnpack(of: _Range) -> ChoiceStep:
         "    zero_point = tile::round_to_int(tile::clamp(\n"
         f"        from_low ? tile::add({low}, -below) : tile::add({high}, -above), {low}, {high}));",
         chosen,
-        of.real.divide,
     )
 
 
@@ -260,7 +250,6 @@ def _fbgemm_unit(of: _Range) -> ChoiceStep:
         f"    const float near = {single.cast('unit')};\n"
         f"    if (!(near > 0.0f && tile::divide(1.0f, near) <= {single.literal(most)})) unit = 0.1;",
         unit,
-        ("wide", "divide"),
     )
 
 
@@ -294,7 +283,6 @@ def _fbgemm_cut_off(of: _Range) -> ChoiceStep:
         f"        unit = {cut};\n    }}\n"
         f"    unit = tile::minimum(unit, {wide.literal(of.largest_scale)});",
         lambda v: {**(cut := cut_off(v)), "unit": np.fmin(cut["unit"], of.largest_scale)},
-        ("wide", "divide"),
     )
 
 
@@ -317,5 +305,4 @@ def _fbgemm_zero_point(of: _Range) -> ChoiceStep:
         "    zero_point = tile::round_to_int(tile::clamp(\n"
         f"        from_low ? tile::add({low}, -below) : tile::add({high}, -above), {low}, {high}));",
         zero_point,
-        ("wide", "divide"),
     )

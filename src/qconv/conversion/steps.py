@@ -28,10 +28,10 @@ Values = dict[str, Any]
 Array = NDArray[Any]
 Elementwise = Quantize | Dequantize | Requantize | Dynamic
 
-_LONG_ROUNDINGS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "rne": ("tile::round_to_long", ("long",)),
-    "half_away": ("tile::round_half_away_to_long", ("long_half_away",)),
-    "rtz": ("static_cast<long long>", ()),
+_LONG_ROUNDINGS = {
+    "rne": "tile::round_to_long",
+    "half_away": "tile::round_half_away_to_long",
+    "rtz": "static_cast<long long>",
 }
 
 
@@ -44,7 +44,6 @@ class Prepared:
     cxx: str
     numpy: Callable[[Values], Array]
     says: str
-    wants: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -60,22 +59,6 @@ class Real:
     @property
     def dtype(self) -> Any:
         return ELEMENT_TYPES["float64" if self.precision == "float64" else "float32"].numpy
-
-    @property
-    def wide(self) -> tuple[str, ...]:
-        return ("wide",) if self.ctype == "double" else ()
-
-    @property
-    def divide(self) -> tuple[str, ...]:
-        return self.wide or ("divide",)
-
-    @property
-    def wants(self) -> tuple[str, ...]:
-        """Return the prelude parts that `rounded` needs."""
-        if self.precision not in NARROW_FLOATS:
-            return ()
-        narrow_float = NARROW_FLOATS[self.precision]
-        return (*narrow_float.read_wants, *narrow_float.round_wants)  # the first include "bits"
 
     def literal(self, number: float) -> str:
         text = repr(float(number) if self.ctype == "double" else float(np.float32(number)))
@@ -132,7 +115,7 @@ def steps(problem: Elementwise) -> tuple[Step, ...]:
 
 def _rounded(real: Real, name: str, source: str) -> Prepared:
     cxx = real.rounded(real.cast(source))
-    return Prepared(name, real.ctype, cxx, lambda v: real.round(v[source]), f"{source} as {real.precision}", real.wants)
+    return Prepared(name, real.ctype, cxx, lambda v: real.round(v[source]), f"{source} as {real.precision}")
 
 
 def divides_by_reciprocal(problem: Quantize | Requantize) -> bool:
@@ -157,7 +140,6 @@ def _inverse(real: Real, scale: Real, source: str) -> Prepared:
         real.rounded(real.cast(f"tile::divide({scale.literal(1)}, {source})")),
         lambda v: real.round(scale.dtype.type(1) / v[source]),
         f"1 / {source} in {scale.precision}, as {real.precision}",
-        (*scale.divide, *real.wants),
     )
 
 
@@ -166,7 +148,7 @@ def _prepared_zero(problem: Quantize | Requantize, there: bool, real: Real, name
         return
     if problem.zero_point_add == "before_round":
         cxx = real.rounded(real.cast(name))
-        yield Prepared("real_zero", real.ctype, cxx, lambda v: real.round(v[name]), f"{name}, real", real.wants)
+        yield Prepared("real_zero", real.ctype, cxx, lambda v: real.round(v[name]), f"{name}, real")
         return
     # The bounds of the clamp are integers, so that clamping before the rounding equals clamping after it.
     bounds = _bounds(problem)
@@ -188,7 +170,6 @@ def _bound(field: str, number: int, real: Real, zero: str) -> Prepared:
         f"tile::add({real.literal(number)}, -{real.cast(zero)})",
         lambda v: real.dtype.type(number) - v[zero].astype(real.dtype),
         f"{number} - {zero}",
-        real.wide,
     )
 
 
@@ -209,7 +190,6 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
             real.cast("tile::divide(x_scale, y_scale)"),
             lambda v: real.round(v["x_scale"] / v["y_scale"]),
             f"x_scale / y_scale in {scale.precision}, as {real.precision}",
-            scale.divide,
         )
     else:
         yield _rounded(real, "factor", "x_scale")
@@ -224,24 +204,19 @@ def _prepared_requantize(problem: Requantize) -> Iterator[Prepared]:
 
 
 def _load(problem: Quantize | Dequantize | Requantize, real: Real) -> Step:
-    cxx = "element"
-    wants: tuple[str, ...] = ()
-    if problem.x_type in NARROW_FLOATS:
-        narrow_float = NARROW_FLOATS[problem.x_type]
-        cxx, wants = narrow_float.read.format("element"), narrow_float.read_wants
-    return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype), wants=wants)
+    cxx = NARROW_FLOATS[problem.x_type].read.format("element") if problem.x_type in NARROW_FLOATS else "element"
+    return Step("load", f"{real.ctype} value = {real.cast(cxx)};", lambda x, v: x.astype(real.dtype))
 
 
 def _divide(problem: Quantize | Requantize, real: Real) -> Step:
-    cxx, wants = "tile::divide(value, prepared.divisor)", real.divide
+    cxx = "tile::divide(value, prepared.divisor)"
     if divides_by_reciprocal(problem):
         # The result of a division, made cheaper by a reciprocal computed once per scale.
-        cxx, wants = "tile::quotient(value, prepared.divisor, prepared.reciprocal)", ("quotient", "divide", "fma")
+        cxx = "tile::quotient(value, prepared.divisor, prepared.reciprocal)"
     return Step(
         "divide",
         f"value = {real.rounded(cxx)};",
         lambda value, v: real.round(value / v["divisor"]),
-        wants=(*wants, *real.wants),
     )
 
 
@@ -250,7 +225,6 @@ def _multiply(real: Real, by: str) -> Step:
         "multiply",
         f"value = {real.rounded(f'tile::multiply(value, prepared.{by})')};",
         lambda value, v: real.round(value * v[by]),
-        wants=(*real.wide, *real.wants),
     )
 
 
@@ -258,7 +232,6 @@ FUSED = Step(
     "multiply_and_add",
     "value = tile::fma(value, prepared.inverse, prepared.real_zero);",
     lambda value, v: fma(value, v["inverse"], v["real_zero"]),
-    wants=("fma",),
 )
 
 
@@ -271,7 +244,6 @@ def _subtract(problem: Dequantize | Requantize, there: bool) -> Iterator[Step]:
                 "subtract",
                 "value = tile::add(value, -prepared.real_zero);",
                 lambda value, v: value - v["real_zero"],
-                wants=real.wide,
             )
         return
     zero = "zero" if isinstance(problem, Dequantize) else "x_zero"
@@ -296,14 +268,11 @@ def _rescale(problem: Requantize) -> Iterator[Step]:
 def _narrow(problem: Quantize | Dequantize) -> Step:
     out_type, double = problem.out_type, problem.precision == "float64"
     cxx = "static_cast<Output>(value)"
-    wants: tuple[str, ...] = ()
     if out_type in NARROW_FLOATS:
-        narrow_float = NARROW_FLOATS[out_type]
-        cxx = narrow_float.round.format("tile::to_odd(value)" if double else "value")
-        wants = (*narrow_float.round_wants, "bits", *("odd",) * double)
+        cxx = NARROW_FLOATS[out_type].round.format("tile::to_odd(value)" if double else "value")
     if out_type in FLOAT8:  # devices make different NaN
         cxx = f"value == value ? {cxx}\n        : static_cast<Output>({NAN_OF_FLOAT8:#x})"
-    return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type), wants=wants)
+    return Step("narrow", f"result = {cxx};", lambda value, v: narrow(value, out_type))
 
 
 def clamped(value: Array, low: Any, high: Any) -> Array:
@@ -319,7 +288,6 @@ def _store(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
             "zero_point",
             f"value = {real.rounded('tile::add(value, prepared.real_zero)')};",
             lambda value, v: real.round(value + v["real_zero"]),
-            wants=(*real.wide, *real.wants),
         )
     yield from _convert(problem, zero and not before)
 
@@ -332,18 +300,17 @@ def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
     assert high is not None
     real, bounds = Real(problem.precision), _bounds(problem)
     value = "value" if bounds.ctype == real.ctype else "static_cast<double>(value)"
-    cxx, rounded, wants = ROUNDINGS[problem.rounding]
+    cxx, rounded = ROUNDINGS[problem.rounding]
     if not zero:
         limits = f"{bounds.literal(low)}, {bounds.literal(high)}"
         yield Step(
             "quantize",
             f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, {limits})));",
             lambda value, v: rounded(clamped(value.astype(bounds.dtype), low, high)).astype(out_type),
-            wants=(*wants, *bounds.wide),
         )
         return
     if out_type == "int32":
-        cxx, wants = _LONG_ROUNDINGS[problem.rounding]
+        cxx = _LONG_ROUNDINGS[problem.rounding]
     yield Step(
         "quantize",
         f"result = static_cast<Output>(\n        {cxx}(tile::clamp({value}, prepared.lowest, prepared.highest))\n"
@@ -351,5 +318,4 @@ def _convert(problem: Quantize | Requantize, zero: bool) -> Iterator[Step]:
         lambda value, v: (
             rounded(clamped(value.astype(bounds.dtype), v["lowest"], v["highest"])).astype(np.int64) + v["zero"]
         ).astype(out_type),
-        wants=(*wants, *bounds.wide),
     )

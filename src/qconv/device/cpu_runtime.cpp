@@ -191,9 +191,7 @@ void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void*
 
 void qconv_cpu_commit_stores(void) { worker->commit_stores(); }
 
-void qconv_cpu_wait_for_stores(unsigned groups, int for_writes) {
-    worker->wait_for_stores(groups, for_writes != 0);
-}
+void qconv_cpu_wait_for_stores(unsigned groups) { worker->wait_for_stores(groups); }
 
 void qconv_cpu_use_async_proxy(void) { worker->engines().watch(); }
 

@@ -61,15 +61,14 @@ void qconv_cpu_store_async(void* to, const void* value, unsigned bytes, void* mb
 // dimension, innermost first. The innermost coordinate must be a multiple of 16 bytes, and coordinates of
 // stores not negative: GPUs raise an illegal instruction there. An im2col load has `offsets`, the distances
 // of a filter tap from the pixel, innermost first; a tile load has null. The mbarrier is in the destination
-// block. Multicast is one load per block.
+// block.
 void qconv_cpu_load_tensor(void* to, const void* map, const int* coordinates, const unsigned short* offsets,
                            void* mbarrier, int line);
 // A store may read the tile until the thread has waited for its group: cp.async.bulk.commit_group, and
-// wait_group, which returns with at most `groups` of the latest groups outstanding, for their writes or
-// (.read) only their reads.
+// wait_group.read, which returns when at most `groups` of the latest groups have not read.
 void qconv_cpu_store_tensor(const void* map, const int* coordinates, const void* from, int line);
 void qconv_cpu_commit_stores(void);
-void qconv_cpu_wait_for_stores(unsigned groups, int for_writes);
+void qconv_cpu_wait_for_stores(unsigned groups);
 
 // The async proxy sees a thread's writes to shared memory after that thread's next fence. Every thread of a
 // kernel that relies on this calls `use_async_proxy` before it writes. All threads see the async proxy's own

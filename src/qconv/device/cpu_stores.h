@@ -1,6 +1,6 @@
 // Asynchronous stores of tiles from shared to device memory. A launch is early or late, as in cpu_engines.h:
-// in a late one, a store reads when a thread waits for its reads, and writes when it waits for its writes or
-// when its block ends. Private to cpu_runtime.cpp.
+// in a late one, a store reads when a thread waits for its reads, and writes when its block ends. Private to
+// cpu_runtime.cpp.
 #pragma once
 
 #include <cstdint>

@@ -44,9 +44,7 @@ class Worker {
                      const void* mbarrier, int line);
     void store_tensor(const void* map, const int* coordinates, const void* from, int line);
     void commit_stores() { stores_.commit(current); }
-    void wait_for_stores(unsigned groups, bool for_writes) {
-        stores_.wait(engines_, current, groups, for_writes);
-    }
+    void wait_for_stores(unsigned groups) { stores_.wait(engines_, current, groups, false); }
     void add(int* address, int value);
     void publish(unsigned thread);
     void wait_on_dependency();

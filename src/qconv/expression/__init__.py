@@ -1,8 +1,9 @@
-"""Expressions of tensors, for everything between convolutions: problems `map`, `reduce` and `matmul`, and what they are
-made of."""
+"""Expressions of tensors, for everything between convolutions: problems `map`, `reduce`, `matmul` and `attention`, and
+what they are made of."""
 
 from __future__ import annotations
 
+from qconv.expression.attention import Attention
 from qconv.expression.function import FUNCTIONS
 from qconv.expression.index import Axis, Index, flat, unflat
 from qconv.expression.map import Map
@@ -13,6 +14,7 @@ from qconv.expression.reduce import Reduce
 
 __all__ = [
     "FUNCTIONS",
+    "Attention",
     "Axis",
     "Call",
     "Fold",

@@ -12,7 +12,7 @@ from math import prod
 
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import ELEMENT_TYPES
-from qconv.expression.function import INT, instructions
+from qconv.expression.function import FUNCTIONS, INT
 from qconv.expression.index import Axis, Index, flat
 from qconv.expression.map import Map
 from qconv.expression.node import (
@@ -63,7 +63,7 @@ def by_table(problem: Map) -> ByTable | None:
     beside = _axes_beside(problem, byte)
     axes = tuple(axis for axis in problem.axes if axis in beside)
     entries = ENTRIES * prod(axis.extent for axis in axes)
-    cost = sum(instructions(node.function) for node in in_order(problem.root) if isinstance(node, Call))
+    cost = sum(FUNCTIONS[node.function].instructions for node in in_order(problem.root) if isinstance(node, Call))
     names = _operands_beside(problem, byte)
     is_constant = all(problem.named[name].is_constant for name in names)
     to_make = 0 if is_constant else entries * cost + LAUNCH

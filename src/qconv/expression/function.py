@@ -6,7 +6,7 @@ The arithmetic is of float32, int32, int64 and bool. Integers wrap around.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from qconv.arithmetic.activation import flush, gelu, hardswish, sigmoid, silu, tanh
 from qconv.arithmetic.fma import fma
 from qconv.arithmetic.narrow import narrow
-from qconv.dtypes import ELEMENT_TYPES, FLOAT8, RANGES
+from qconv.dtypes import FLOAT8, RANGES
 from qconv.expression import elementary
 
 Array = NDArray[Any]
@@ -30,26 +30,24 @@ COMPUTED = {
     "int64": LONG,
     "bool": BOOL,
 }
-# Prelude parts that read and write 8-bit floats.
 # The functions that round a value to a narrower float.
 ROUNDED = {"float16": "to_half", "bfloat16": "to_bfloat16", **{dtype: f"to_{dtype}" for dtype in FLOAT8}}
-WORDS_OF_FLOAT8 = tuple(
-    want for name in FLOAT8 for want in (*ELEMENT_TYPES[name].word_wants, f"Packed{ELEMENT_TYPES[name].word}")
-)
+# Instructions of a function that computes an exponential, about.
+OF_EXPONENTIAL = 16
 NUMBERS, INTEGERS, ALL = (FLOAT, INT, LONG), (INT, LONG), (FLOAT, INT, LONG, BOOL)
 
 
 @dataclass(frozen=True)
 class Function:
     """A function of `arity` arguments of one of the types that it takes, all of the same one. `result` is its type, ""
-    for that of the last argument. `wants` are features of the prelude, and functions that it calls."""
+    for that of the last argument. `instructions` are about those of a call."""
 
     name: str
     arity: int
     numpy: Callable[..., Array]
     takes: tuple[str, ...] = NUMBERS
     result: str = ""
-    wants: tuple[str, ...] = ()
+    instructions: int = 1
 
 
 def _divide(a: Array, b: Array) -> Array:
@@ -145,18 +143,13 @@ def _rounded(dtype: str) -> Callable[[Array], Array]:
     return lambda a: narrow(a, dtype).astype(np.float32)
 
 
-def _to_float8(dtype: str) -> Function:
-    """Return the rounding to an 8-bit float, held in float32. Its C++ stands beside that of the other one."""
-    return Function(ROUNDED[dtype], 1, _rounded(dtype), (FLOAT,), FLOAT, (*WORDS_OF_FLOAT8, "float8"))
-
-
-def _curve(name: str, numpy: Callable[[Array], Array], *wants: str) -> Function:
+def _curve(name: str, numpy: Callable[[Array], Array], instructions: int = OF_EXPONENTIAL) -> Function:
     """Return a curve of the epilogue."""
-    return Function(name, 1, numpy, (FLOAT,), wants=("activation", name, "fma", *wants))
+    return Function(name, 1, numpy, (FLOAT,), instructions=instructions)
 
 
-def _elementary(name: str, *wants: str, arity: int = 1) -> Function:
-    return Function(name, arity, getattr(elementary, name), (FLOAT,), wants=(*ELEMENTARY, *wants))
+def _elementary(name: str, arity: int = 1) -> Function:
+    return Function(name, arity, getattr(elementary, name), (FLOAT,), instructions=OF_EXPONENTIAL)
 
 
 def _each(*functions: Function) -> dict[str, Function]:
@@ -167,49 +160,46 @@ def _comparison(name: str, numpy: Callable[..., Array]) -> Function:
     return Function(name, 2, numpy, ALL, BOOL)
 
 
-EXPONENTIAL = ("exponential", "bits")
-ELEMENTARY = ("elementary", "activation", "fma", *EXPONENTIAL)
-LOG = ("split", "log", "divide")
 FUNCTIONS = _each(
     Function("add", 2, lambda a, b: a + b),
     Function("subtract", 2, lambda a, b: a - b),
     Function("multiply", 2, lambda a, b: a * b),
-    Function("fma", 3, fma, (FLOAT,), wants=("fma",)),
-    Function("divide", 2, _divide, wants=("divide",)),
+    Function("fma", 3, fma, (FLOAT,)),
+    Function("divide", 2, _divide, instructions=8),
     Function("modulo", 2, _modulo, INTEGERS),
-    Function("remainder", 2, _remainder, wants=("bits",)),
-    Function("maximum", 2, _maximum, wants=("extremes",)),
-    Function("minimum", 2, _minimum, wants=("extremes",)),
+    Function("remainder", 2, _remainder),
+    Function("maximum", 2, _maximum),
+    Function("minimum", 2, _minimum),
     Function("negate", 1, lambda a: -a),
-    Function("absolute", 1, np.abs, wants=("activation",)),
-    Function("flush", 1, flush, (FLOAT,), wants=("activation",)),
+    Function("absolute", 1, np.abs),
+    Function("flush", 1, flush, (FLOAT,)),
     Function("sign", 1, _sign),
-    Function("floor", 1, np.floor, (FLOAT,), wants=("whole",)),
-    Function("ceil", 1, np.ceil, (FLOAT,), wants=("whole",)),
-    Function("round", 1, np.rint, (FLOAT,), wants=("whole",)),
-    Function("trunc", 1, np.trunc, (FLOAT,), wants=("whole",)),
-    Function("sqrt", 1, np.sqrt, (FLOAT,), wants=("whole",)),
+    Function("floor", 1, np.floor, (FLOAT,)),
+    Function("ceil", 1, np.ceil, (FLOAT,)),
+    Function("round", 1, np.rint, (FLOAT,)),
+    Function("trunc", 1, np.trunc, (FLOAT,)),
+    Function("sqrt", 1, np.sqrt, (FLOAT,)),
     _elementary("exp"),
-    _elementary("log", *LOG),
-    _elementary("log1p", *LOG),
-    _elementary("power", "split", "wide", "whole", arity=2),
+    _elementary("log"),
+    _elementary("log1p"),
+    _elementary("power", arity=2),
     _elementary("erf"),
-    _elementary("sin", "angle", "whole"),
-    _elementary("cos", "angle", "whole"),
-    _elementary("tan", "angle", "whole", "divide"),
-    _elementary("asin", "arc", "whole"),
-    _elementary("acos", "arc", "whole"),
-    _elementary("atan", "divide"),
-    _elementary("sinh", "hyperbolic", "divide"),
-    _elementary("cosh", "hyperbolic", "divide"),
-    _elementary("asinh", *LOG, "log1p", "whole"),
-    _elementary("acosh", *LOG, "log1p", "whole"),
-    _elementary("atanh", *LOG, "log1p"),
-    _curve("sigmoid", sigmoid, *EXPONENTIAL, "reciprocal"),
-    _curve("tanh", tanh, *EXPONENTIAL, "reciprocal"),
-    _curve("silu", silu, *EXPONENTIAL, "sigmoid", "reciprocal"),
-    _curve("gelu", gelu, *EXPONENTIAL, "divide"),
-    _curve("hardswish", hardswish),
+    _elementary("sin"),
+    _elementary("cos"),
+    _elementary("tan"),
+    _elementary("asin"),
+    _elementary("acos"),
+    _elementary("atan"),
+    _elementary("sinh"),
+    _elementary("cosh"),
+    _elementary("asinh"),
+    _elementary("acosh"),
+    _elementary("atanh"),
+    _curve("sigmoid", sigmoid),
+    _curve("tanh", tanh),
+    _curve("silu", silu),
+    _curve("gelu", gelu),
+    _curve("hardswish", hardswish, instructions=1),
     Function("is_nan", 1, np.isnan, (FLOAT,), BOOL),
     Function("is_infinite", 1, np.isinf, (FLOAT,), BOOL),
     _comparison("less", lambda a, b: a < b),
@@ -224,40 +214,20 @@ FUNCTIONS = _each(
     Function("shift_right", 2, lambda a, b: _shifted(a, b, False), INTEGERS),
     # The first argument is a bool, the other two are of one type.
     Function("select", 3, _select, ALL),
-    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT, ("conversions",)),
-    Function("to_int32", 1, _to_integer("int32"), ALL, INT, ("conversions",)),
-    Function("nearest", 1, _nearest, (FLOAT,), INT, ("conversions",)),
+    Function("to_float32", 1, lambda a: a.astype(np.float32), ALL, FLOAT),
+    Function("to_int32", 1, _to_integer("int32"), ALL, INT),
+    Function("nearest", 1, _nearest, (FLOAT,), INT),
     Function(
         "quantize",
         5,
         _quantize,
         (FLOAT,),
         INT,
-        ("conversions", "divide", "fma", "activation", "whole", "extremes"),
+        # It multiplies, corrects the product, rounds it, adds the zero point and clamps.
+        instructions=10,
     ),
-    Function("to_int64", 1, _to_integer("int64"), ALL, LONG, ("conversions",)),
-    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL, ("conversions",)),
-    Function("to_half", 1, _rounded("float16"), (FLOAT,), FLOAT, ("half",)),
-    Function("to_bfloat16", 1, _rounded("bfloat16"), (FLOAT,), FLOAT, ("bfloat16",)),
-    *map(_to_float8, FLOAT8),
-    *(
-        Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,), wants=("conversions",))
-        for dtype in ("int8", "uint8", "int16", "uint16")
-    ),
+    Function("to_int64", 1, _to_integer("int64"), ALL, LONG),
+    Function("to_bool", 1, lambda a: a != 0, ALL, BOOL),
+    *(Function(name, 1, _rounded(dtype), (FLOAT,), FLOAT) for dtype, name in ROUNDED.items()),
+    *(Function(f"wrap_{dtype}", 1, _narrow(dtype), (INT,)) for dtype in ("int8", "uint8", "int16", "uint16")),
 )
-
-
-def closure(names: Iterable[str]) -> frozenset[str]:
-    """Return what these functions want of the prelude, and their own names, which are features as well."""
-    return frozenset(names).union(*(FUNCTIONS[name].wants for name in names))
-
-
-# Instructions of a function, by the features of the prelude that it wants, about. All others count as one.
-COSTS = {"exponential": 16, "elementary": 16, "divide": 8}
-# A quantization multiplies, corrects the product, rounds it, adds the zero point and clamps.
-CALL_COSTS = {"quantize": 10}
-
-
-def instructions(name: str) -> int:
-    """Return the instructions of a function, about."""
-    return CALL_COSTS.get(name) or max((COSTS.get(each, 1) for each in FUNCTIONS[name].wants), default=1)

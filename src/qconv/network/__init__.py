@@ -15,7 +15,7 @@ from qconv.network.layers.concatenation import one_output_each
 from qconv.network.layers.convolution import IntegerConvolution, is_of_integers, read_layer
 from qconv.network.layers.dequantized import fold_dequantized_products
 from qconv.network.layers.dynamic import serve_dynamic, with_scalars
-from qconv.network.layers.folds import fold_clamps, fold_sums, fold_tables_behind
+from qconv.network.layers.folds import fold_channel_constants, fold_clamps, fold_sums, fold_tables_behind
 from qconv.network.layers.integers import fold_integers
 from qconv.network.layers.movement import serve_moving
 from qconv.network.layers.narrowing import narrow_products
@@ -56,6 +56,7 @@ __all__ = [
     "decompose_zero_points",
     "find_regions",
     "fold_byte_chains",
+    "fold_channel_constants",
     "fold_clamps",
     "fold_dequantized",
     "fold_dequantized_products",

@@ -13,7 +13,7 @@ import onnx
 from onnx import numpy_helper
 
 from qconv.onnx.model import loaded, session_with, source_of
-from qconv.onnx.options import Bits, settings
+from qconv.onnx.options import EXACT_SUMS, Bits, settings
 from qconv.onnx.quantizer import PRODUCTS
 from qconv.onnx.runtimes import Runtime, Runtimes
 from qconv.onnx.session import Session
@@ -166,7 +166,7 @@ def compare(
     names = [value.name for value in protos[0].graph.output]
     if names != [value.name for value in protos[1].graph.output]:
         raise ValueError(f"{quantized} has other outputs than {real}: give a model that was quantized from it")
-    config = settings(None, Bits.INTEGERS)
+    config = settings(EXACT_SUMS, Bits.INTEGERS)
     tensors = [one.tensor for one in layers.values()]
     inside = session_with(protos[0], list(layers), config), session_with(protos[1], tensors, config)
     whole = session_with(protos[1], [], config)

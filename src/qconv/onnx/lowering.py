@@ -19,6 +19,7 @@ from qconv.network import (
     decompose_zero_points,
     find_regions,
     fold_byte_chains,
+    fold_channel_constants,
     fold_clamps,
     fold_dequantized,
     fold_dequantized_products,
@@ -39,6 +40,7 @@ from qconv.network import (
     serve_suppressions,
     with_scalars,
 )
+from qconv.network.expressions.attended import with_attention
 from qconv.network.expressions.constants import fold_constants
 from qconv.network.expressions.fuse import fuse, unfolded
 from qconv.network.expressions.light import is_a_view, taken_over
@@ -117,6 +119,7 @@ def _folded(
 ) -> tuple[Network, dict[str, Served]]:
     """Fold layers into the integer layers beside them."""
     network, folded = fold_clamps(network, served)
+    network, folded = fold_channel_constants(network, folded)
     network, folded = fold_tables(network, folded, function)
     network, folded = fold_dequantized(network, folded)
     network, folded = fold_shuffles(network, folded)
@@ -139,6 +142,7 @@ def _with_expressions(
     ends, unsuppressed = serve_suppressions(network, ends)
     lights = taken_over(network, ends)
     network, here, left = fuse(network, ends)
+    network, here = with_attention(network, here)
     waits = any(
         layer.name in lights and not layer.is_expression and not is_a_view(network, here.get(layer.name))
         for layer in network.layers

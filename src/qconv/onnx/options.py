@@ -17,6 +17,8 @@ from qconv.op import quoted
 
 # The setting for models in which ONNX Runtime computes a convolution of quantized tensors in floats.
 INT8_ALLOWED = "session.qdqisint8allowed"
+# On a CPU without VNNI, sums of uint8 activations and int8 weights saturate there, unless they are asked to be exact.
+EXACT_SUMS = {"session.x64quantprecision": "1"}
 
 # Arrays by the names of inputs, or in the order of those that must be fed.
 Feeds = Mapping[str, Any] | Sequence[Any]

@@ -13,7 +13,7 @@ import onnx
 
 from qconv.onnx.comparison import ACTIVATIONS, Output, Ratio
 from qconv.onnx.model import loaded, session_with, source_of
-from qconv.onnx.options import Bits, settings
+from qconv.onnx.options import EXACT_SUMS, Bits, settings
 from qconv.onnx.quantizer import PRODUCTS, prepared
 
 
@@ -63,7 +63,7 @@ def sensitivity(
             "the quantized model has no layer of the float model with quantized weights: give a model in the QDQ "
             "format, as qconv-tune quantize makes it, and the model that it was made from"
         )
-    config, kept = settings(None, Bits.INTEGERS), [dict(feeds) for feeds in samples]
+    config, kept = settings(EXACT_SUMS, Bits.INTEGERS), [dict(feeds) for feeds in samples]
     names = [value.name for value in graphs.real.graph.output]
     whole = session_with(graphs.real, [], config)
     wanted = [whole.run(names, feeds) for feeds in kept]

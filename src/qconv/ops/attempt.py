@@ -241,8 +241,11 @@ class Attempt:
             given |= calibration.ends_of_clamp(
                 calibration.real_values(straight, self.problem.k, given, made_sums, residual), rng
             )
-        if q.mode.requantizes_before_residual:
+        if q.constant != "none":
             own = calibration.own_values(q, self.problem.k, given, made_sums)
+            given |= calibration.constant(q, self.problem.k, own, style, rng)
+        if q.mode.requantizes_before_residual:
+            own = calibration.before_residual(q, self.problem.k, given, made_sums)
             zero = self.fixed.get("inner_zero_point") if q.inner_zero_point else 0
             given["inner_scale"], given["inner_zero_point"] = calibration.output(q, own, zero, style, rng)
         if q.mode.adds_dequantized:

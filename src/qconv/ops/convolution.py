@@ -12,7 +12,16 @@ import numpy as np
 from qconv.arithmetic.epilogue import computed
 from qconv.arithmetic.mode import MODE_VALUES, PRESETS, Mode
 from qconv.arithmetic.parameter import check_zero_point
-from qconv.arithmetic.quantization import ACTIVATIONS, BIASES, OUT_TYPES, RESIDUALS, X_TYPES, Parameters, Quantization
+from qconv.arithmetic.quantization import (
+    ACTIVATIONS,
+    BIASES,
+    CONSTANTS,
+    OUT_TYPES,
+    RESIDUALS,
+    X_TYPES,
+    Parameters,
+    Quantization,
+)
 from qconv.blas import one_thread
 from qconv.dtypes import ElementType
 from qconv.op import Array, Op, Option, Sample, read_key
@@ -68,6 +77,11 @@ OPTIONS = (
     Option("mode", "The system whose arithmetic is used. Default: ort's.", choices=tuple(PRESETS)),
     Option("activation", "Default none.", choices=ACTIVATIONS),
     Option("residual", "Added before the activation. Default none.", choices=RESIDUALS),
+    Option(
+        "constant",
+        "A byte per channel, added to the bytes of the output, or multiplied. Default none.",
+        choices=CONSTANTS,
+    ),
     Option("table", "Look outputs up by their byte in a table of 256.", "switch"),
     Option(
         "promoted_sums",

@@ -17,7 +17,7 @@ from qconv.tensor_ops.pooling import compute_max
 DRAWS, MOST_OPERATIONS = 4, 2**25
 # Options of a convolution that this op lacks: the pool takes outputs as they lie, and there is no residual.
 _SHAPES = ("layout", "pixel_shuffle", "crop", "frames")
-_WITHOUT = (*_SHAPES, "residual", "residual_add", "residual_zero_point", "inner_zero_point")
+_WITHOUT = (*_SHAPES, "residual", "residual_add", "residual_zero_point", "inner_zero_point", "constant")
 _OF_POOL = (
     Option("window", "conv2d_pool: the pool's window: one, or height,width.", "extents", required=True),
     Option("window_stride", "conv2d_pool: the pool's stride: one, or vertical,horizontal. Default 1.", "extents"),

@@ -15,9 +15,9 @@ from __future__ import annotations
 
 from qconv import plugins
 from qconv.conversion import ops as conversion
+from qconv.expression import attention, matmul, reduce
 from qconv.expression import map as mapping
-from qconv.expression import matmul, reduce
-from qconv.op import BETWEEN, Array, Op, Problem, Sample, quoted
+from qconv.op import Array, Op, Problem, Sample, parts_of_key, quoted
 from qconv.ops import chain, convolution, pooled, transposed
 from qconv.tensor_ops import argmax, binary, concat, nms, pooling, shuffle, table
 
@@ -38,6 +38,7 @@ OPS: tuple[Op, ...] = (
     mapping.OP,
     reduce.OP,
     matmul.OP,
+    attention.OP,
 )
 
 
@@ -65,7 +66,8 @@ def parse(key: str) -> Problem:
     if not isinstance(key, str):
         raise ValueError(f"{quoted(key)} is no key of a problem: give a text such as str(problem)")
     name = key.strip().partition(":")[0]
-    joined = {part.strip().partition(":")[0] for part in key.split(BETWEEN)} if BETWEEN in key else set()
+    parts = parts_of_key(key)
+    joined = {part.strip().partition(":")[0] for part in parts} if len(parts) > 1 else set()
     alone = [op for op in OPS if not op.joins]
     takers = [op for op in OPS if op.joins and op.joins in joined] or [op for op in alone if op.name == name]
     takers = takers or [op for op in outside() if op.name == name]

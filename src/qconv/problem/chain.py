@@ -15,6 +15,8 @@ from qconv.problem.convolution import Conv2d
 
 # Parameters that each layer has for itself.
 OF_EACH = ("w_scale", "w_zero_point", "bias", "slope", "low", "high")
+# The operands of sums with what the last layer makes.
+SUMMED = ("residual", "inner", "own", "constant")
 # The intermediate tensors: the output of the first layer, and that of the second of three. The scale and zero point of
 # one are the output's for its producer and the input's for its consumer.
 MIDS = ("mid", "mid2")
@@ -67,6 +69,11 @@ class Chain(Problem):
         if given.table:
             raise ValueError(
                 f"the {producer} has a table: only the outputs of the {self.LAYERS[-1]} are looked up; run them unfused"
+            )
+        if given.constant != "none":
+            raise ValueError(
+                f"the {producer} has constant={given.constant}: only the {self.LAYERS[-1]} can add one; run them "
+                "unfused"
             )
         if given.promoted_sums or taken.promoted_sums:
             raise ValueError(
@@ -150,7 +157,8 @@ class Chain(Problem):
         ends = (("x", x), ("y", y))
         named = {f"{own}_{what}": f"{of}_{what}" for own, of in ends for what in ("scale", "zero_point")}
         if at == last:
-            added = ("residual_scale", "residual_zero_point", "inner_scale", "inner_zero_point", "table")
+            scaled = (f"{of}_{what}" for of in SUMMED for what in ("scale", "zero_point"))
+            added = (*scaled, "constant", "table")
             named |= {name: name for name in added}
         return named | {name: f"{layer}_{name}" for name in OF_EACH}
 

@@ -383,7 +383,7 @@ _SIZES = ("n", "h", "w", "c", "k", "r", "s")
 _TYPES = ("x_type", "w_type", "out_type")
 _ZERO_POINTS = ("x_zero_point", "w_zero_point", "y_zero_point", "residual_zero_point", "inner_zero_point")
 FLAGS = ("per_channel", *_ZERO_POINTS, "table", "promoted_sums")
-_CHOICES = ("bias", "activation", "residual")
+_CHOICES = ("bias", "activation", "residual", "constant")
 _MODES = tuple(flag.name for flag in fields(Mode))
 # The fields of a key that are of the quantization, without the flags of its mode.
 QUANTIZED = (*_TYPES, *FLAGS, *_CHOICES)

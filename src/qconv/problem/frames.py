@@ -40,10 +40,19 @@ class Frames(NamedTuple):
         return at if 0 <= at < self.depth else None
 
     @property
+    def span(self) -> int:
+        """Return the frames from an image's first tap to its last."""
+        return (self.taps - 1) * self.dilation
+
+    @property
+    def behind(self) -> int:
+        """Return the frames of padding behind the volume."""
+        return max((self.images - 1) * self.stride + self.span - self.before + 1 - self.depth, 0)
+
+    @property
     def pads(self) -> bool:
         """True where an image has a frame that the volume does not have."""
-        last = (self.images - 1) * self.stride + (self.taps - 1) * self.dilation - self.before
-        return self.before > 0 or last >= self.depth
+        return self.before > 0 or self.behind > 0
 
     @property
     def seen(self) -> int:

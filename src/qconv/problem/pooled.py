@@ -70,6 +70,8 @@ class PooledConv2d(Conv2d):
             raise ValueError(f"out_type={q.out_type}: a pool behind a convolution takes {' or '.join(BYTES)}")
         if q.residual != "none":
             raise ValueError(f"residual={q.residual}: nothing is added in front of the pool; run the two by themselves")
+        if q.constant != "none":
+            raise ValueError(f"constant={q.constant}: nothing is added in front of the pool; run the two by themselves")
         for name, length, least in (("window", 2, 1), ("window_stride", 2, 1), ("window_pad", 4, 0)):
             object.__setattr__(self, name, several(name, getattr(self, name), length, least))
         try:

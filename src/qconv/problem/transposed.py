@@ -189,4 +189,4 @@ class ConvTranspose2d:
 
 
 # The parameters that may have one number per output.
-PER_OUTPUT = ("bias", "w_scale", "w_zero_point")
+PER_OUTPUT = ("bias", "w_scale", "w_zero_point", "constant")

@@ -138,7 +138,7 @@ def bias(
 
 def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array | None) -> Array:
     """Return the outputs of the activation, in real units."""
-    if q.mode.requantizes_before_residual and residual is not None:
+    if q.sums_bytes:
         return _sum_of_requantized(q, k, given, acc, residual)
     mode = replace(q.mode, residual_add="multiply_add") if q.mode.adds_dequantized else q.mode
     real = replace(q, out_type="float32", y_zero_point=False, table=False, mode=mode)
@@ -148,24 +148,59 @@ def real_values(q: Quantization, k: int, given: dict[str, Any], acc: Array, resi
 
 
 def own_values(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
-    """Return the values that are rounded before the residual is added, in real units."""
+    """Return the values that are rounded before anything is added, in real units."""
     mode = replace(q.mode, residual_add="multiply_add")
     none: dict[str, Any] = {
         "residual": "none",
         "residual_zero_point": False,
         "inner_zero_point": False,
+        "constant": "none",
         "activation": "none",
     }
-    behind = ("residual", "inner", "slope", "low", "high")
+    behind = ("residual", "inner", "own", "constant", "slope", "low", "high")
     known = {name: value for name, value in given.items() if name.split("_")[0] not in behind}
     return real_values(replace(q, mode=mode, **none), k, known, acc, None)
 
 
-def _sum_of_requantized(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array) -> Array:
-    zero, scale = int(given["inner_zero_point"]), float(given["inner_scale"])
-    own = np.clip(np.rint(own_values(q, k, given, acc) / scale) + zero, *q.limits) - zero
-    added = (residual - int(given["residual_zero_point"])) * float(given["residual_scale"])
-    values: Array = own * scale + added
+def before_residual(q: Quantization, k: int, given: dict[str, Any], acc: Array) -> Array:
+    """Return the values that are rounded before the residual is added, in real units."""
+    own = own_values(q, k, given, acc)
+    if q.constant == "none":
+        return own
+    real = (given["constant"].astype(np.float64) - int(given["constant_zero_point"])) * float(given["constant_scale"])
+    byte = _byte(q, given, "own", own)
+    made: Array = byte * real if q.constant == "multiplied" else byte + real
+    return made
+
+
+def constant(q: Quantization, k: int, own: Array, style: Style, rng: np.random.Generator) -> dict[str, Any]:
+    """Return the parameters of a constant that moves the channels of its own output apart, or scales each, which keeps
+    its spread."""
+    low, high = q.types.y.range
+    scale, zero = output(q, own, None, style, rng)
+    multiplies = q.constant == "multiplied"
+    least = low + 2 * ROOM if multiplies else low  # so that no channel is multiplied with zero
+    return {
+        "own_scale": scale,
+        "own_zero_point": zero,
+        "constant": rng.integers(least, high, k, dtype=np.int32, endpoint=True),
+        "constant_scale": snapped((0.01 if multiplies else float(scale)) * rng.uniform(0.1, 0.8), style),
+        "constant_zero_point": rng.integers(low, low + ROOM if multiplies else high, endpoint=True),
+    }
+
+
+def _byte(q: Quantization, given: dict[str, Any], of: str, values: Array) -> Array:
+    """Return the real numbers of values that were rounded to bytes."""
+    zero, scale = int(given[f"{of}_zero_point"]), float(given[f"{of}_scale"])
+    rounded: Array = (np.clip(np.rint(values / scale) + zero, *q.limits) - zero) * scale
+    return rounded
+
+
+def _sum_of_requantized(q: Quantization, k: int, given: dict[str, Any], acc: Array, residual: Array | None) -> Array:
+    values = before_residual(q, k, given, acc)
+    if residual is not None:
+        added = (residual - int(given["residual_zero_point"])) * float(given["residual_scale"])
+        values = _byte(q, given, "inner", values) + added
     return np.maximum(values, 0) if q.activation == "relu" else values
 
 

@@ -19,16 +19,13 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
-from qconv.arithmetic.parameter import MOST_OF_ADD, check_ratio
+from qconv.arithmetic.parameter import MOST_OF_ADD, MOST_OF_MUL, check_ratio
 from qconv.arithmetic.quantized_sum import Linear, Term, offset, ratio
 from qconv.arithmetic.step import Argument, Step, Values
 from qconv.dtypes import RANGES
 from qconv.op import FULL, LARGEST, WIDEST, Array, Op, Option, Sample, Tensor, alignment, check_choice
 from qconv.sampling import operands
 from qconv.tensor_ops.problem import ACTIVATIONS, BYTES, Parameters, TensorOp
-
-# Up to this ratio, ONNX Runtime's result fits an int32 for any bytes. Above it, its conversion returns the wrong end.
-MOST_OF_MUL = 2.0**14
 
 
 @dataclass(frozen=True)
@@ -253,14 +250,12 @@ def _add(added_first: str) -> tuple[Step, ...]:
             f"float value = {first.onto('args.offset', 'args')};",
             lambda value, v: first.added(value, v, v["offset"]),
             (first.ratio, OFFSET),
-            ("fma",),
         ),
         Step(
             last_added,
             f"value = {last.onto('value', 'args')};",
             lambda value, v: last.added(value, v, value),
             (last.ratio,),
-            ("fma",),
         ),
         ROUND,
     )

@@ -11,10 +11,10 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from qconv.arithmetic.parameter import LEAST_RATIO, MOST_OF_ADD
+from qconv.arithmetic.parameter import LEAST_RATIO, MOST_OF_ADD, MOST_OF_MUL
 from qconv.arithmetic.step import Argument
 from qconv.dtypes import RANGES
-from qconv.tensor_ops.binary import MOST_OF_MUL, Add, Binary, BinaryParameters, Mul
+from qconv.tensor_ops.binary import Add, Binary, BinaryParameters, Mul
 from qconv.tensor_ops.pooling import (
     LEAST_OF_GLOBAL,
     MOST_OF_AVERAGE,

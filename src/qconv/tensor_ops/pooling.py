@@ -310,14 +310,12 @@ OF_WINDOW = (
         "average",
         "float value = tile::divide(sum, static_cast<float>(taps));",
         lambda value, v: value / v["taps"].astype(np.float32),
-        wants=("divide",),
     ),
     Step(
         "quantize",
         "value = tile::add(tile::divide(value, args.y_scale), args.y_zero);",
         lambda value, v: value / v["y_scale"] + v["y_zero"],
         (Y_SCALE, Y_ZERO),
-        ("divide",),
     ),
     Step(
         "round",

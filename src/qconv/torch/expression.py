@@ -132,7 +132,7 @@ def _launches(
             is_last[one.y] = kernel.is_last
             shape = last_of(kernel.y_shape) if kernel.is_last else kernel.y_shape
             reads = tuple(names[0] for names in kernel.tensors if names[0] not in one.constants)
-            dtype = getattr(torch, kernel.problem.y_type)
+            dtype = getattr(torch, kernel.problem.outputs[0].dtype)
             made.append(Launch(packed, reads, one.y, dtype, shape, kernel.is_last))
         device.synchronize()
     return tuple(made)

@@ -38,7 +38,7 @@ def convolve(given: Given) -> Any:
 def as_convolution(given: Given) -> Given:
     """Return the arguments of conv2d for all phases. The filters are made on the host, once for a set of weights."""
     w, made = given["w"], _layer(given)
-    numbers = {name: np.asarray(on_host(given[name])) for name in PER_OUTPUT if given[name] is not None}
+    numbers = {name: np.asarray(on_host(given[name])) for name in PER_OUTPUT if given.get(name) is not None}
     filters = made.filters(np.asarray(on_host(w)), numbers.get("w_zero_point", 0))
     by_phase = {name: torch.as_tensor(value) for name, value in made.by_phase(numbers).items()}
     kcrs, window = torch.as_tensor(filters.transpose(0, 3, 1, 2)), dict(made.window)

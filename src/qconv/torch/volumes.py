@@ -82,9 +82,8 @@ class VolumeNodes:
         """Return the frames under the filter beside each other in the channels of each group."""
         frames, groups = copied.frames, copied.groups
         last = (frames.images - 1) * frames.stride
-        behind = last + (frames.taps - 1) * frames.dilation + 1 - frames.before - self.shape[1]
-        if frames.before or behind > 0:
-            pads = [0, 0, 0, 0, frames.before, max(behind, 0)]
+        if frames.pads:
+            pads = [0, 0, 0, 0, frames.before, frames.behind]
             x = _call(aten.constant_pad_nd.default, x, pads, self.zero_point)
         if groups > 1:
             x = _call(aten.unflatten.int, x, 1, [groups, -1])

@@ -64,31 +64,11 @@ static_assert(A_REGISTERS == 4, "A_REGISTERS must be those of the instruction");
 static_assert(B_REGISTERS == 2, "B_REGISTERS must be those of the instruction");
 static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 
-constexpr int M = 16, N = 8, K = 16;
-constexpr int PER_WORD = 2;  // elements of a register
-
-@@ 495d77d0 in shared.cpp: // A lane's number, and an element's number within a lane, are mixed-radix numbers whose first dimension
-@@ 6+4
-constexpr Dim A_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Dim A_BYTE[] = {{2, 0, 1}, {2, 8, 0}, {2, 0, 8}};
-constexpr Dim B_LANE[] = {{4, 0, 2}, {8, 1, 0}};
-constexpr Dim B_BYTE[] = {{2, 0, 1}, {2, 0, 8}};
-
 // The hardware states no order of additions: a kernel's sums must be exact in any.
 __device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
     using A = tile::Bfloats;
     using B = tile::Bfloats;
     for (int i = 0; i < A::COUNT; ++i) sum += A::of(a, i) * B::of(b, i);
-    return sum;
-}
-
-// Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
-constexpr unsigned LOST_BITS = 0;
-__device__ __forceinline__ Sum kept(Sum sum) {
-    unsigned bits;
-    __builtin_memcpy(&bits, &sum, sizeof bits);
-    bits = bits >> LOST_BITS << LOST_BITS;
-    __builtin_memcpy(&sum, &bits, sizeof bits);
     return sum;
 }
 

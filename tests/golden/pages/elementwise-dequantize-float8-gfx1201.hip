@@ -4,6 +4,14 @@
 // config    elementwise threads=64 vector=8 unroll=2
 // launch    dequantize<<<256x1x1, 64, 0 B>>> when: call
 
+// The elements of a 32-bit word as floats: four of OCP's e5m2, each the upper half of a half.
+struct E5m2s {
+    static constexpr int COUNT = 4, MANTISSA = 2;
+    static __device__ __forceinline__ float of(unsigned word, int i) {
+        return half_to_float(static_cast<unsigned short>((word >> (8 * i) & 0xffu) << 8));
+    }
+};
+
 using X = unsigned char;
 using Scale = float;
 using Output = unsigned short;

@@ -20,23 +20,6 @@ constexpr int GRID_TEAMS = 132;  // teams in the grid; each computes every GRID_
 [[maybe_unused]] constexpr int PART_CHUNKS = 5;  // chunks of the first one that a block computes
 constexpr int SMEM_BYTES = 19120;
 
-@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
-@@ 18+2
-    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
-    // send.
-    __device__ __forceinline__ void expect_next(int bytes) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
-                     "r"(bytes)
-                     : "memory");
-    }
-    __device__ __forceinline__ void wait() { wait_for_phase(0); }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
-    __device__ __forceinline__ void wait_for_phase(int phase) {
-@@ 26+1
-                "p, [%1], %2;\n"
-@@ 30+1
-                : "r"(shared_address(this)), "r"(phase % 2)
-
 // Copies bytes, a multiple of 16, to the same place in another block of the cluster: one thread.
 __device__ __forceinline__ void send_bulk(const void* from, int bytes, const Mbarrier& mbarrier, int block) {
     asm volatile(
@@ -98,6 +81,11 @@ struct alignas(16) SmemWeights {
     int weights[BLOCK_SLABS * SLAB_WORDS + STEP_WORDS];
     alignas(16) tile::Mbarrier mbarrier;
 };
+
+@@ c97d20c9 in whole/fused-small-image-sm_90a.cu: // Copies the block's weights to shared memory: one thread asks for all of them.
+@@ 7+1
+// Some of the kernel's mbarriers have several phases, and all are waited for in one way.
+__device__ __forceinline__ void await_copies(SmemWeights& smem) { smem.mbarrier.wait_for_phase(0); }
 
     template <class Shared>
     __device__ __forceinline__ BlockWeights(const Arguments&, Shared& shared)

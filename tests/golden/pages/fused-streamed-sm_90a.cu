@@ -35,31 +35,6 @@ __device__ __forceinline__ unsigned count(unsigned* counter) {
     return before;
 }
 
-@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
-@@ 12+0
-        copy(to, from, bytes);
-    }
-    __device__ __forceinline__ void copy(void* to, const void* from, int bytes) {
-@@ 18+2
-    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
-    // send.
-    __device__ __forceinline__ void expect_next(int bytes) {
-        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
-                     "r"(bytes)
-                     : "memory");
-    }
-    // Fetches the bytes of the next phase, once nobody reads those of the last.
-    __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
-        expect_next(bytes);
-        copy(to, from, bytes);
-    }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
-    __device__ __forceinline__ void wait_for_phase(int phase) {
-@@ 26+1
-                "p, [%1], %2;\n"
-@@ 30+1
-                : "r"(shared_address(this)), "r"(phase % 2)
-
 // Computes a / 6, rounded like a division, except where `flush` discards the result. The constant 1/6 is
 // split into two floats, and the product of the smaller is rounded too. All significands were tested, and
 // none is wrong. Infinities and zeros of either sign are preserved. A GPU's division is far slower.

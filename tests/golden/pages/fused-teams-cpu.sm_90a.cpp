@@ -31,10 +31,6 @@ __device__ __forceinline__ void barrier_of_team(int team, int line = __builtin_L
     qconv_cpu_barrier_of_team(team, THREADS, line);
 }
 
-__device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
-// Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
-__device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
-
 // Returns `said`: each thread branches on its own.
 __device__ __forceinline__ bool warp_uniform(bool said) { return said; }
 
@@ -45,34 +41,6 @@ __device__ __forceinline__ const T* kept(const T* address) { return address; }
 __device__ __forceinline__ void prefetch_l2(const void* address) {
     static_cast<void>(*static_cast<const volatile char*>(address));
 }
-
-    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
-    __device__ __forceinline__ void expect(int bytes, int line = __builtin_LINE()) {
-        qconv_cpu_mbarrier_init(this, line);
-        expect_next(bytes, line);
-    }
-    // Announces the bytes of the next phase: one thread, once the last phase is complete.
-    __device__ __forceinline__ void expect_next(int bytes, int line = __builtin_LINE()) {
-        qconv_cpu_mbarrier_expect(this, static_cast<unsigned>(bytes), line);
-    }
-    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
-    __device__ __forceinline__ void fetch(
-        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
-        expect(bytes, line);
-        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
-    }
-    // Fetches the bytes of the next phase, once nobody reads those of the last.
-    __device__ __forceinline__ void fetch_next(
-        void* to, const void* from, int bytes, int line = __builtin_LINE()) {
-        expect_next(bytes, line);
-        qconv_cpu_copy_bulk(to, from, static_cast<unsigned>(bytes), this, line);
-    }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
-    __device__ __forceinline__ void wait_for_phase(int phase, int line = __builtin_LINE()) {
-        qconv_cpu_mbarrier_wait(this, static_cast<unsigned>(phase), line);
-    }
-    __device__ __forceinline__ void wait(int line = __builtin_LINE()) { wait_for_phase(0, line); }
-};
 
 @@ // The config.
 constexpr int ATOMS = 2;  // eights of channels per warpgroup

@@ -39,14 +39,18 @@ FOLD_THREADS=128
 static_assert(FRAME_C * CHANNEL_BYTES <= (FRAME_SLABS - 1) * ROW + LAST_ROW &&
               LAST_ROW % 32 == 0 && LAST_ROW <= ROW && (FRAME_SLABS == 1 || ROW == 128),
 
-@@ 2ca8f340 in whole/halo-body-sm_90a.cu: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
-@@ 15+1
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
+__device__ __forceinline__ void load_tile_5d(
+    const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2, int c3, int c4) {
-@@ 17+2
+    asm volatile(
         "cp.async.bulk.tensor.5d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(shared_address(to)),
-@@ 20+1
+        "l"(&map), "r"(shared_address(&mbarrier)),
         "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(c4)
+        : "memory");
+}
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 8+1
@@ -167,17 +171,17 @@ __device__ __forceinline__ void finish_fragment(
 @@ 35+0
         channels.see(shared.offsets, tiles);
 
-@@ 54f387cc in whole/halo-body-sm_90a.cu: // One thread asks TMA for the weights of all taps, which stay in shared memory. They do not depend on the
+@@ 0ee00c39 in whole/halo-body-sm_90a.cu: // One thread asks TMA for the weights of all taps, which stay in shared memory. They do not depend on the
 @@ 7+1
         const int channel = first_of_slab(slab % SLABS);
 
-@@ 35119d62 in whole/halo-body-sm_90a.cu: // One thread asks TMA for the weights, and for one window after the other. Pixels outside of the image are
+@@ 5961f492 in whole/halo-body-sm_90a.cu: // One thread asks TMA for the weights, and for one window after the other. Pixels outside of the image are
 @@ 12+1
         const int column = tiles.input_column(), row = tiles.input_row(), volume = tiles.image() / IMAGES;
         const int first = tiles.image() % IMAGES * FRAME_STRIDE - FRAMES_BEFORE;
 @@ 15+2
             const int channel = slab % FRAME_SLABS * (ROW / CHANNEL_BYTES);
-            tile::load_tile(args.pixel_map, &window.slab[slab], full, channel, column, row,
+            tile::load_tile_5d(args.pixel_map, &window.slab[slab], full, channel, column, row,
                             first + slab / FRAME_SLABS * FRAME_DILATION, volume);
 
 @@ 259a56a6 in whole/halo-body-sm_90a.cu: extern "C" __global__ void __launch_bounds__(THREADS, 1)

@@ -24,9 +24,6 @@ TILES_ACROSS=4 CHANNEL_TILES=1 TILES=64 BLOCKS=64 WEIGHT_ROWS=32
 constexpr int VECTOR_K = 4;  // neighbouring channels that a lane reads or writes at once
 SMEM_BYTES=59392
 
-@@ 67d085c4 in whole/wgmma-body-sm_90a.cu: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
-@@ 13+12
-
 @@ 85496136 in whole/halo-body-sm_90a.cu: // The kernel's only parameter.
 @@ 9+1
 @@ 11+1

@@ -23,20 +23,16 @@ constexpr int VECTOR_K = 1;  // neighbouring channels that a lane reads or write
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=117760
 FOLD_THREADS=128
 
-@@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
-@@ 11+2
-// The line of a call. A plain number could be the fifth coordinate.
-struct Line {
-    int number;
-    __device__ __forceinline__ Line(int number) : number(number) {}
-};
-__device__ __forceinline__ void load_tile(
-@@ 14+5
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
+__device__ __forceinline__ void load_tile_4d(
+    const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2, int c3,
-    Line line = __builtin_LINE()) {
+    int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
     const unsigned short* const offsets = nullptr;
-    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line.number);
+    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
+}
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5

@@ -22,14 +22,6 @@ WINDOWS_ACROSS=1 ROW=64 LAST_ROW=64 SLABS=1 SLOTS=8 RELEASES=1 TILES_DOWN=2 TILE
 TILES=128 BLOCKS=128 WEIGHT_ROWS=128 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1
 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=200704 FOLD_THREADS=128
 
-// Reads back what store_matrices stored of four matrices, to the same lanes.
-__device__ __forceinline__ void load_transposed(const void* row, unsigned (&words)[4]) {
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
-                 : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
-                 : "r"(shared_address(row))
-                 : "memory");
-}
-
 @@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+1
     int* weights;  // the weights, with the rows of each 16 channels in the order of the lanes
@@ -77,7 +69,7 @@ struct TileResiduals {
         : staged(window.residual) {}
     static __device__ __forceinline__ void copy(
         const Arguments& args, Window& window, tile::Mbarrier& full, const Tiles& tiles) {
-        tile::load_tile(args.residual_map, &window.residual, full, first_channel(), tiles.column(),
+        tile::load_tile_4d(args.residual_map, &window.residual, full, first_channel(), tiles.column(),
                         tiles.row(), tiles.image());
     }
     __device__ __forceinline__ ChunkResiduals of_chunk(int pixel, int chunk) const {

@@ -31,25 +31,6 @@ constexpr int VECTOR_K = 2;  // neighbouring channels that a lane reads or write
 ROWS_BEFORE=1 ROWS_BEHIND=1 ROW_CLASSES=3 COLUMNS_BEFORE=1 COLUMNS_BEHIND=1 COLUMN_CLASSES=3 SMEM_BYTES=218112
 FOLD_THREADS=128
 
-@@ 1758b550 in whole/wgmma-body-sm_90a.cu:     // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
-@@ 32+0
-    // Waits until the blocks of the cluster have sent all bytes of a phase.
-    __device__ __forceinline__ void wait_for_sent(int phase) {
-        unsigned is_there;
-        do {
-            asm volatile(
-                "{\n"
-                ".reg .pred p;\n"
-                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
-                "p, [%1], %2;\n"
-                "selp.u32 %0, 1, 0, p;\n"
-                "}"
-                : "=r"(is_there)
-                : "r"(shared_address(this)), "r"(phase % 2)
-                : "memory");
-        } while (!is_there);
-    }
-
 // Arrives at the corresponding mbarrier of another block of the cluster. It orders reads only: to publish
 // writes it would have to be a release at cluster scope, which flushes L1.
 __device__ __forceinline__ void arrive_in_block(const Mbarrier& mbarrier, int block) {

@@ -42,6 +42,14 @@ struct Arguments {
     Output* y;  // output
 };
 
+// Elementary functions, composed of correctly rounded operations only. Each returns NaN for NaN.
+
+__device__ __forceinline__ float infinity() { return tile::as_float(0x7f800000u); }
+__device__ __forceinline__ float not_a_number() { return tile::as_float(0x7fc00000u); }
+__device__ __forceinline__ float with_sign_of(float magnitude, float a) {
+    return tile::as_float((tile::as_bits(magnitude) & 0x7fffffffu) | (tile::as_bits(a) & 0x80000000u));
+}
+
 __device__ __forceinline__ float erf(float a) {
     if (a != a) return a;
     const float size = tile::magnitude(a);

@@ -41,19 +41,6 @@ __device__ __forceinline__ bool less_or_equal(T a, T b) { return a <= b; }
 template <class T>
 __device__ __forceinline__ bool equal(T a, T b) { return a == b; }
 
-template <class T>
-__device__ __forceinline__ T select(bool condition, T a, T b) { return condition ? a : b; }
-
-__device__ __forceinline__ bool logical_not(bool a) { return !a; }
-template <class T>
-__device__ __forceinline__ T bit_and(T a, T b) { return a & b; }
-template <class T>
-__device__ __forceinline__ T bit_or(T a, T b) { return a | b; }
-template <class T>
-__device__ __forceinline__ T bit_xor(T a, T b) { return a ^ b; }
-template <class T>
-__device__ __forceinline__ T bit_not(T a) { return ~a; }
-
 // Computes VECTOR neighbouring elements, of which `first` is the first.
 __device__ __forceinline__ void compute(const Arguments& args, int first) {
     [[maybe_unused]] const int i0 = first / 1000;

@@ -45,13 +45,6 @@ BUFFERS=2 SMEM_BYTES=54272
 @@ 3+7
     return __builtin_isunordered(a, b) ? a + b : __builtin_fmaxf(a, b);
 
-// These saturate, and give zero for NaN.
-__device__ __forceinline__ int truncated(float a) {
-    const int inside = static_cast<int>(a > -0x1p31f && a < 0x1p31f ? a : 0.0f);
-    return a >= 0x1p31f ? 0x7fffffff : a <= -0x1p31f ? static_cast<int>(0x80000000u) : inside;
-}
-__device__ __forceinline__ int nearest(float a) { return truncated(__builtin_rintf(a)); }  // half to even
-
 // The kernel's only parameter.
 struct Arguments {
     const X0* x0;  // uint8*16384

@@ -87,6 +87,8 @@ __device__ __forceinline__ Term add_product(Term a, Term b, Term sum) {
     return tile::fma(a, b, sum);
 }
 
+
+
 // Neighbouring rows or columns, which a thread reads from shared memory with one load.
 template <class Side>
 struct alignas(Side::VECTOR * sizeof(Term)) Terms { Term term[Side::VECTOR]; };

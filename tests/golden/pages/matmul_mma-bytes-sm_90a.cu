@@ -65,13 +65,6 @@ struct Arguments {
 using Term = int;  // in which sums are given on
 using Sum = float;       // in which the instruction adds
 
-// Returns the offset of the 16-byte chunk `chunk` of row `row + low` in a factor's slab; `row` is a multiple
-// of 8. The chunks of neighbouring rows are permuted, so that eight rows of one chunk cover all banks.
-constexpr int CHUNKS = TILE_K / 16, PARTS = CHUNKS;  // a thread computes a chunk at a time
-__device__ __forceinline__ int swizzled_offset(int row, int low, int chunk) {
-    return (row + low) * TILE_K + (chunk ^ (low / (CHUNKS < 8 ? 8 / CHUNKS : 1) % CHUNKS)) * 16;
-}
-
 constexpr int ATOMS_M = WARP_M / ATOM_M, ATOMS_N = WARP_N / ATOM_N;
 constexpr int ROWS_OF_LANE = ATOMS_M * LANE_PIXELS, COLUMNS_OF_LANE = ATOMS_N * LANE_CHANNELS;
 
@@ -83,16 +76,20 @@ __device__ __forceinline__ int column_of_row(unsigned row) {
            index_of_channel(row % ATOM_N);
 }
 
+__device__ __forceinline__ int row_of_left(int row) { return row; }
+__device__ __forceinline__ int row_of_right(int row) { return column_of_row(row); }
+
 // The left factor has M rows, the right one N columns. Each computes VECTOR terms at a time, neighbours along
 // k of which `first` is the first. Neighbouring threads read neighbours along k, or across it.
 struct Left {
-    static constexpr int TILE = TILE_M, EXTENT = M;
+    static constexpr int TILE = TILE_M, EXTENT = M, WIDTH = DEPTH;
     static constexpr bool ALONG_K = LEFT_ALONG_K;
-    static __device__ __forceinline__ int place_of(int row) { return row; }
+    static __device__ __forceinline__ int place_of(int row) { return row_of_left(row); }
+
     static __device__ __forceinline__ void terms(
-        [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int row,
+        [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int at,
         [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
-        [[maybe_unused]] const int m0 = row;
+        [[maybe_unused]] const int m0 = at;
         [[maybe_unused]] const int first_k0 = first;
         const tile::Words<1> v0 = tile::load_words<1>(args.x0 + (m0 * 300 + first_k0));
 #pragma unroll
@@ -106,23 +103,19 @@ struct Left {
     }
 };
 struct Right {
-    static constexpr int TILE = TILE_N, EXTENT = N;
+    static constexpr int TILE = TILE_N, EXTENT = N, WIDTH = DEPTH;
     static constexpr bool ALONG_K = RIGHT_ALONG_K;
-    static __device__ __forceinline__ int place_of(int row) { return column_of_row(row); }
-    static __device__ __forceinline__ void terms(
-        [[maybe_unused]] const Arguments& args, [[maybe_unused]] int batch, [[maybe_unused]] int column,
-        [[maybe_unused]] int first, Sum (&term)[VECTOR]) {
-        [[maybe_unused]] const int n0 = column;
-        [[maybe_unused]] const int first_k0 = first;
+    static __device__ __forceinline__ int place_of(int row) { return row_of_right(row); }
+
+@@ 3b2dc6b9 in pages/matmul_mma-bytes-sm_90a.cu:     static __device__ __forceinline__ void terms(
+@@ 4+1
+        [[maybe_unused]] const int n0 = at;
+@@ 6+1
         const tile::Words<1> v1 = tile::load_words<1>(args.x1 + (n0 * 300 + first_k0));
-#pragma unroll
-        for (int lane = 0; lane < VECTOR; ++lane) {
-            [[maybe_unused]] const int k0 = first_k0 + lane;
+@@ 10+4
             const int t0 = tile::byte_as_int<X1>(v1.word[lane / 4], lane % 4);
             term[lane] = static_cast<Sum>(t0);
-        }
-    }
-};
+@@ 17+4
 
 // SLAB terms in fp16 of each row of the two tiles.
 struct Slabs {
@@ -148,20 +141,7 @@ __device__ __forceinline__ void fetch(
     for_each_part<Side>([&](int i, int row, int chunk) {
         int at = first + Side::place_of(row);
         if (Side::EXTENT % Side::TILE != 0 && at >= Side::EXTENT) at = Side::EXTENT - 1;
-        Sum term[8];
-#pragma unroll
-        for (int part = 0; part < 8; part += VECTOR) {
-            const int k = first_k + chunk * 8 + part;
-            const bool is_behind = DEPTH % SLAB != 0 && k >= DEPTH;
-            Sum some[VECTOR];
-            Side::terms(args, batch, at, is_behind ? 0 : k, some);
-#pragma unroll
-            for (int lane = 0; lane < VECTOR; ++lane) term[part + lane] = is_behind ? 0.0f : some[lane];
-        }
-#pragma unroll
-        for (int word = 0; word < 4; ++word) {
-            fetched.chunk[i].word[word] = tile::half_pair(term[2 * word], term[2 * word + 1]);
-        }
+        fetched.chunk[i] = Side::chunk(args, batch, at, first_k + chunk * 8);
     });
 }
 

@@ -9,18 +9,6 @@
 WARP_SIZE=32 THREADS=128 ATOM_M=16 ATOM_N=16 ATOM_K=16 K_BLOCK=16 STEPS=5 HAS_REDUCTION_REMAINDER=true
 TILES_M=196 TILES_N=1 X_BYTES=1 W_BYTES=1 VECTOR_N=16 X_SIZE=150528 W_SIZE=9408 SMEM_BYTES=8192
 
-// Loads words at `base + offset + common` from a buffer of `bytes`. Returns zeros at NOWHERE and if the
-// buffer is empty. GPUs return zeros at other offsets outside the buffer too; here those are an error, as is
-// `common` beyond `bytes`.
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words_of(
-    const void* base, unsigned bytes, unsigned offset, int common, int line = __builtin_LINE()) {
-    if (static_cast<unsigned>(common) > bytes) qconv_cpu_fail("a common offset beyond its buffer", line);
-    if (offset == NOWHERE || bytes == 0) return {};
-    if (offset + common > bytes - 4 * WORDS) qconv_cpu_fail("a load outside of its buffer", line);
-    return load_words<WORDS>(static_cast<const char*>(base) + offset + common);
-}
-
 // wmma_i32_16x16x16_iu8_gfx11 on the CPU device.
 // The lanes of a warp exchange their registers, and each computes the elements of D that it holds. Operands
 // in other positions than the hardware expects give wrong sums.

@@ -17,11 +17,6 @@ constexpr int SPLIT = 4;  // blocks that share a tile
 WARP_SIZE=32 THREADS=256 ATOM_M=16 ATOM_N=8 ATOM_K=32 K_BLOCK=32 STEPS=18 HAS_REDUCTION_REMAINDER=false
 TILES_M=49 TILES_N=2 X_BYTES=16 W_BYTES=16 VECTOR_N=8 SMEM_BYTES=82704 FOLD_THREADS=128 PADDING_WORDS=4096
 
-@@ d8ff2dca in whole/fused-small-image-sm_90a.cu:     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
-@@ 9+9
-@@ 25+1
-                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
-
 @@ af91d702 in pages/wgmma-residual-borders-sm_90a.cu: // The kernel's only parameter.
 @@ 10+5
     int* padding;  // x_zero in every element
@@ -183,7 +178,7 @@ __device__ __forceinline__ void finish_part(
             tile::send(place, shared.mbarrier, unit % SPLIT, words);
         }
     }
-    shared.mbarrier.wait();
+    shared.mbarrier.wait_for_sent();
 #pragma unroll
     for (int slot = 0; slot < SLOTS; ++slot) {
         const int unit = slot * SPLIT + rank;

@@ -66,7 +66,7 @@ struct Accumulators {
 @@ 8+0
         inputs.x_sum = sums.x_sum;
 
-@@ 3671a41c in pages/mma-cluster-residual-sm_90a.cu: // Sums a tile across the blocks of a cluster. Each block finishes every SPLIT-th vector of outputs and
+@@ 5c43c4dd in pages/mma-cluster-residual-sm_90a.cu: // Sums a tile across the blocks of a cluster. Each block finishes every SPLIT-th vector of outputs and
 @@ 5+0
     if (tile_part.begin == 0 && tile_part.end == STEPS) return write_tile(args, shared, tile_part, acc);
 @@ 21+0

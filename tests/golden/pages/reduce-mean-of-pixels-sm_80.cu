@@ -85,7 +85,7 @@ static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shar
 @@ 9+1
             vectors.v0[step] = load_vector(args.x0 + (r0 * 100352 + c0 * 2048 + r1));
 
-@@ e75f999c in pages/reduce-softmax-sm_90a.cu: // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
+@@ e75f999c in shared.cu: // Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
 @@ 5+22
 
 // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:

@@ -29,14 +29,6 @@ constexpr int STEPS = 4;  // vectors of a batch, of a thread
 @@ 10+1
 constexpr bool IS_WHOLE = false;  // no batch exceeds the columns
 
-// Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
-__device__ __forceinline__ int shuffle_xor(int value, int mask, int line = __builtin_LINE()) {
-    const void* const deposits = qconv_cpu_warp_exchange(&value, sizeof value, line);
-    int other;
-    __builtin_memcpy(&other, static_cast<const char*>(deposits) + 64 * (lane() ^ mask), sizeof other);
-    return other;
-}
-
 using X0 = float;
 using X1 = float;
 using X2 = unsigned short;

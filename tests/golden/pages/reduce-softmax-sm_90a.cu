@@ -40,11 +40,6 @@ constexpr bool IS_WHOLE = true;  // no batch exceeds the columns
 [[maybe_unused]] constexpr int NEXT = 1;  // distance of two members, in threads
 [[maybe_unused]] constexpr int SMEM_BYTES = 2048;
 
-// Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
-__device__ __forceinline__ int shuffle_xor(int value, int mask) {
-    return __shfl_xor_sync(0xffffffffu, value, mask);
-}
-
 using X0 = unsigned short;
 using X1 = float;
 using X2 = unsigned short;
@@ -58,21 +53,9 @@ struct Arguments {
     Output* y;  // output
 };
 
-// Far from zero a square, because `tile::exponential` is limited to what is neither infinite nor denormal.
-__device__ __forceinline__ float exp(float a) {
-    if (a != a) return a;
-    if (tile::magnitude(a) <= 87.0f) return tile::exponential(a);
-    const float half = tile::exponential(tile::multiply(0.5f, a));
-    return tile::multiply(half, half);
-}
-
 static_assert(TEAM * TEAMS == THREADS, "every thread is of a team");
 static_assert(JUMPS * TEAM * SPAN == LANES, "the lanes of a row are those of its team");
 static_assert(STEPS % JUMPS == 0 || BATCHES == 1, "a step of every batch has the same lanes");
-
-// An element and its column.
-template <class T>
-struct Position { T element; int column; };
 
 // t1 = maximum_of(t0)
 struct Maximum1 {
@@ -146,36 +129,6 @@ __device__ __forceinline__ void for_each_vector(
     }
 }
 
-// A thread's lanes of a fold. Lane (jump * TEAM + member) * SPAN + i of the row is value[jump][i]; where
-// vectors lie across rows, lane jump * TEAM + member of row i is.
-template <class Fold>
-struct Lanes {
-    typename Fold::Value value[JUMPS][VECTOR];
-
-    __device__ __forceinline__ Lanes() {
-#pragma unroll
-        for (int jump = 0; jump < JUMPS; ++jump)
-#pragma unroll
-            for (int i = 0; i < VECTOR; ++i) value[jump][i] = Fold::begin();
-    }
-
-    __device__ __forceinline__ void add(int step, int i, typename Fold::Value element) {
-        value[step % JUMPS][i] = Fold::combine(value[step % JUMPS][i], element);
-    }
-
-    // Combines the lanes that one thread has of a row and a place in its vectors, the farthest first.
-    __device__ __forceinline__ void combine_jumps() {
-#pragma unroll
-        for (int level = 1; JUMPS >> level > 0; ++level)
-#pragma unroll
-            for (int jump = 0; jump < JUMPS / 2; ++jump)
-#pragma unroll
-                for (int i = 0; i < VECTOR; ++i)
-                    if (jump < JUMPS >> level)
-                        value[jump][i] = Fold::combine(value[jump][i], value[jump + (JUMPS >> level)][i]);
-    }
-};
-
 template <class Value>
 using SharedLanes = Value[VECTOR][THREADS];
 
@@ -209,68 +162,6 @@ __device__ __forceinline__ void broadcast(Value (&lanes)[VECTOR], SharedLanes<Va
     const int first = tile::thread() - member * NEXT;
 #pragma unroll
     for (int i = 0; i < ROWS_OF_THREAD; ++i) lanes[i] = shared[i][first];
-}
-
-// Returns the value of the member at a distance, a power of two.
-__device__ __forceinline__ int exchanged(int value, int distance) {
-    return tile::shuffle_xor(value, distance);
-}
-__device__ __forceinline__ float exchanged(float value, int distance) {
-    return tile::as_float(exchanged(static_cast<int>(tile::as_bits(value)), distance));
-}
-__device__ __forceinline__ long long exchanged(long long value, int distance) {
-    const unsigned low = exchanged(static_cast<int>(value), distance);
-    const unsigned high = exchanged(static_cast<int>(value >> 32), distance);
-    return static_cast<long long>(static_cast<unsigned long long>(high) << 32 | low);
-}
-template <class T>
-__device__ __forceinline__ Position<T> exchanged(Position<T> position, int distance) {
-    return {exchanged(position.element, distance), exchanged(position.column, distance)};
-}
-
-template <class Fold, class Value>
-__device__ __forceinline__ Value combine_with_partner(Value mine, Value others, bool is_upper) {
-    return Fold::combine(is_upper ? others : mine, is_upper ? mine : others);
-}
-
-// Combines the lanes of SHUFFLED neighbours, the farthest first, then those along a vector. While a thread
-// has several lanes, each of two partners combines half of them. All get the result, in lanes[0].
-template <class Fold, class Value>
-__device__ __forceinline__ void combine_neighbours(Value (&lanes)[VECTOR], [[maybe_unused]] int member) {
-#pragma unroll
-    for (int level = 1; SHUFFLED >> level > 0; ++level) {
-        const int distance = SHUFFLED >> level, kept = VECTOR >> level;
-        const bool is_upper = (member & distance) != 0;
-#pragma unroll
-        for (int i = 0; i < (VECTOR + 1) / 2; ++i)
-            if (i < kept) {
-                const Value sent = is_upper ? lanes[i] : lanes[i + kept];
-                const Value mine = is_upper ? lanes[i + kept] : lanes[i];
-                lanes[i] = combine_with_partner<Fold>(mine, exchanged(sent, distance), is_upper);
-            }
-        if (kept == 0)
-            lanes[0] = combine_with_partner<Fold>(lanes[0], exchanged(lanes[0], distance), is_upper);
-    }
-#pragma unroll
-    for (int level = 1; SHUFFLED >> level > 0 && VECTOR >> level > 0; ++level) {
-        const int distance = SHUFFLED >> level;
-#pragma unroll
-        for (int i = 0; i < LANES_LEFT; ++i)
-            lanes[i] = combine_with_partner<Fold>(
-                lanes[i], exchanged(lanes[i], distance), (member & distance) != 0);
-    }
-#pragma unroll
-    for (int level = 1; LANES_LEFT >> level > 0; ++level)
-#pragma unroll
-        for (int i = 0; i < LANES_LEFT / 2; ++i)
-            if (i < LANES_LEFT >> level) lanes[i] = Fold::combine(lanes[i], lanes[i + (LANES_LEFT >> level)]);
-}
-
-template <class Fold, class Result>
-__device__ __forceinline__ void set_rows(
-    Result (&rows)[ROWS_OF_THREAD], const typename Fold::Value (&lanes)[VECTOR]) {
-#pragma unroll
-    for (int i = 0; i < ROWS_OF_THREAD; ++i) rows[i] = Fold::result(lanes[i]);
 }
 
 // TEAM threads share a row, or VECTOR neighbouring rows. Neighbouring threads read neighbouring vectors:

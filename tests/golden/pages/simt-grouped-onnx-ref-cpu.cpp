@@ -27,9 +27,20 @@ __device__ __forceinline__ double add(double a, float b) { return a + b; }
 __device__ __forceinline__ double multiply(double a, float b) { return a * b; }
 __device__ __forceinline__ double maximum(double a, float b) { return a > b ? a : b; }
 __device__ __forceinline__ double minimum(double a, float b) { return a < b ? a : b; }
+
+__device__ __forceinline__ double add(double a, double b) { return a + b; }
+__device__ __forceinline__ double multiply(double a, double b) { return a * b; }
+__device__ __forceinline__ double divide(double a, double b) { return a / b; }
+__device__ __forceinline__ double maximum(double a, double b) { return a > b ? a : b; }
+__device__ __forceinline__ double minimum(double a, double b) { return a < b ? a : b; }
+
 __device__ __forceinline__ int round_to_int(double a) { return static_cast<int>(__builtin_rint(a)); }
 
 __device__ __forceinline__ double clamp(double a, float low, float high) {
+    return minimum(maximum(a, low), high);
+}
+
+__device__ __forceinline__ double clamp(double a, double low, double high) {
     return minimum(maximum(a, low), high);
 }
 

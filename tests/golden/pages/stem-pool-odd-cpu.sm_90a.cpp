@@ -28,7 +28,7 @@ constexpr int TILE_N = 80;  // output pixels of a tile
 BEFORE_H=4 BEFORE_W=20 SKIPPED=1 TAPS_H=4 ROW_STEPS=2 CELLS_H=13 CELLS_W=12 IMAGE_BYTES=96 IMAGE_SHIFT=0
 IMAGES=8 TILES_DOWN=14 TILES_ACROSS=15 CHANNEL_TILES=1 TILES=210 BLOCKS=4 WEIGHT_ROWS=64 SMEM_BYTES=52224
 
-@@ 8a496644 in whole/halo-body-sm_90a.cu: // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
+@@ e6b83a07 in whole/halo-body-sm_90a.cu: // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
 @@ 5+7
     const TensorMap& map, const void* from, int c0, int c1, int c2, int c3, int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2, c3};
@@ -38,7 +38,7 @@ IMAGES=8 TILES_DOWN=14 TILES_ACROSS=15 CHANNEL_TILES=1 TILES=210 BLOCKS=4 WEIGHT
 __device__ __forceinline__ void commit_stores() { qconv_cpu_commit_stores(); }
 // Waits until all but the latest GROUPS groups have read their tiles.
 template <int GROUPS>
-__device__ __forceinline__ void wait_for_store_reads() { qconv_cpu_wait_for_stores(GROUPS, 0); }
+__device__ __forceinline__ void wait_for_store_reads() { qconv_cpu_wait_for_stores(GROUPS); }
 
 // stmatrix, transposed: stores COUNT matrices of 8 rows x 8 pairs of bytes. Lane 8 * i + j supplies the
 // address of row j of matrix i, and writes that row here. Each lane has pair lane / 4 of two rows of each

@@ -39,7 +39,7 @@ using Output = float;
     using A = tile::Bfloats;
     using B = tile::Bfloats;
 
-@@ 0dbfaf73 in pages/direct-parts-bfloat16-cpu.sm_80.cpp: // Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
+@@ 0dbfaf73 in shared.cpp: // Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
 @@ 10+0
 extern "C" void qconv_cpu_barrier_of_team(int team, int threads, int line);
 

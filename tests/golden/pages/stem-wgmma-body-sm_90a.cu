@@ -40,7 +40,7 @@ static_assert(TEAM == 1 || TEAM == 4, "a warp or the whole producer must make th
 
 // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 // multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
-__device__ __forceinline__ void load_tile(
+__device__ __forceinline__ void load_tile_3d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2) {
     asm volatile(
@@ -186,7 +186,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
     // Asks TMA for the image of the next tile. Bytes outside of the image are zeros.
     const auto ask_for_next = [&] {
         if (!next.any()) return;
-        tile::load_tile(args.image_map, &images[asked.slot], image_ring.acquire(asked, sizeof Image::row),
+        tile::load_tile_3d(args.image_map, &images[asked.slot], image_ring.acquire(asked, sizeof Image::row),
                         (next.column() * 2 - BEFORE_W) * C - IMAGE_SHIFT, next.row() * 2 - BEFORE_H,
                         next.image());
         asked.advance();

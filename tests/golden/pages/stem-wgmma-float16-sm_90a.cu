@@ -105,7 +105,7 @@ __device__ __forceinline__ int channel_of_row(int row) { return row; }
 struct alignas(1024) Staged {
     Output pixel[STAGED_PIXELS][TILE_M];
 
-@@ bc8304d5 in whole/halo-body-sm_90a.cu:     // By one thread: TMA stores the outputs that lie in the image, the first of them at `column` and `row`.
+@@ 32afa7da in whole/halo-body-sm_90a.cu:     // By one thread: TMA stores the outputs that lie in the image, the first of them at `column` and `row`.
 @@ 6+3
     // 8 channels of a pixel.
     __device__ __forceinline__ Output* chunk(int of_pixel, int number) {

@@ -23,26 +23,21 @@ IMAGES=8 TILES_DOWN=14 TILES_ACROSS=14 CHANNEL_TILES=1 TILES=196 BLOCKS=4 WEIGHT
 constexpr int VECTOR_K = 1;  // channels that a lane writes at once
 SMEM_BYTES=26368 FOLD_THREADS=128
 
-__device__ __forceinline__ int warpgroup() { return static_cast<unsigned>(thread()) / 128u; }
 // A barrier for the 128 threads of one warpgroup.
 __device__ __forceinline__ void warpgroup_barrier(int warpgroup, int line = __builtin_LINE()) {
     qconv_cpu_barrier_of_team(warpgroup, 128, line);
 }
 
-template <int COUNT>
-__device__ __forceinline__ void give_registers() {}
-template <int COUNT>
-__device__ __forceinline__ void take_registers() {}
-
-// Makes this thread's writes to shared memory visible to bulk copies and to wgmma.
-__device__ __forceinline__ void fence_proxy_async() { qconv_cpu_fence_proxy_async(); }
-
-@@ a4a97876 in shared.cpp: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
-@@ 5+1
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
+__device__ __forceinline__ void load_tile_3d(
+    const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2,
-@@ 7+1
+    int line = __builtin_LINE()) {
     const int coordinates[] = {c0, c1, c2};
-@@ 11+9
+    const unsigned short* const offsets = nullptr;
+    qconv_cpu_load_tensor(to, &map, coordinates, offsets, &mbarrier, line);
+}
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 7+5

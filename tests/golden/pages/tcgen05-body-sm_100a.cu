@@ -226,8 +226,8 @@ __device__ __forceinline__ void fetch(const Arguments& args, Shared& shared) {
             auto& pixels = shared.pixels[at.slot];
             auto& weights = shared.weights[at.slot];
             tile::Mbarrier& full = shared.slabs.acquire(at, sizeof pixels + sizeof weights);
-            tile::load_im2col(args.pixel_map, pixels, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
-            tile::load_tile(args.weight_map, weights, full, (r * S + s) * C + c, channel);
+            tile::load_im2col_4d(args.pixel_map, pixels, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
+            tile::load_tile_2d(args.weight_map, weights, full, (r * S + s) * C + c, channel);
             at.advance();
         }
     }

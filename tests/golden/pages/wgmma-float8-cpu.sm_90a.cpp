@@ -35,7 +35,7 @@ __device__ __forceinline__ Sum add_products(Sum sum, unsigned a, unsigned b) {
     return sum;
 }
 
-@@ 0dbfaf73 in pages/direct-parts-bfloat16-cpu.sm_80.cpp: // Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
+@@ 0dbfaf73 in shared.cpp: // Returns what the instruction keeps of a sum: the lowest LOST_BITS bits of its fraction are cut off.
 @@ 2+1
 constexpr unsigned LOST_BITS = 10;
 @@ 10+0

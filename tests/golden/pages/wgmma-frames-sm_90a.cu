@@ -48,16 +48,17 @@ __device__ __forceinline__ int from_lane(int value, int lane) {
     return __shfl_sync(0xffffffffu, value, lane);
 }
 
-@@ 67d085c4 in whole/wgmma-body-sm_90a.cu: // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
-@@ 13+1
-// The same of volumes, whose taps are at offsets (tap_w, tap_h, tap_d).
-@@ 15+2
+// Loads the channels from `c` on of a run of pixels of volumes, as the tap at offset (tap_w, tap_h, tap_d)
+// sees them.
+__device__ __forceinline__ void load_im2col_5d(
     const TensorMap& map, void* to, Mbarrier& full, int c, int w, int h, int d, int n,
     unsigned short tap_w, unsigned short tap_h, unsigned short tap_d) {
-@@ 18+5
+    asm volatile(
         "cp.async.bulk.tensor.5d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
         "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], {%8, %9, %10};" ::"r"(shared_address(to)), "l"(&map),
         "r"(shared_address(&full)), "r"(c), "r"(w), "r"(h), "r"(d), "r"(n), "h"(tap_w), "h"(tap_h), "h"(tap_d)
+        : "memory");
+}
 
 @@ 7966d054 in shared.cu: // The kernel's only parameter.
 @@ 8+1
@@ -97,14 +98,14 @@ struct PixelLoads {
     const Arguments& args;
     int part, n, d, h, w;  // position of the filter's first tap for the first pixel of a tile
 
-@@ e4b23332 in whole/wgmma-body-sm_90a.cu:     __device__ __forceinline__ void begin(const Tiles& tiles) {
+@@ df6fc935 in whole/wgmma-body-sm_90a.cu:     __device__ __forceinline__ void begin(const Tiles& tiles) {
 @@ 2+2
         const int pixel = tiles.first_pixel() + part * TILE_N, image = pixel / (OUT_H * OUT_W);
         n = image / IMAGES;
         d = image % IMAGES * FRAME_STRIDE - FRAMES_BEFORE;
 @@ 8+1
-        tile::load_im2col(args.pixel_map, to, full, c % FRAME_C, w, h, d, n, s * DILATION_W, r * DILATION_H,
-                          c / FRAME_C * FRAME_DILATION);
+        tile::load_im2col_5d(args.pixel_map, to, full, c % FRAME_C, w, h, d, n,
+                             s * DILATION_W, r * DILATION_H, c / FRAME_C * FRAME_DILATION);
 
 // Returns the class of a pixel, or -1 if all of its taps are inside the volume.
 __device__ __forceinline__ int border_of(int pixel) {

@@ -74,7 +74,7 @@ __device__ __forceinline__ void produce_residuals(const Arguments& args, Shared&
             const int pixel = tiles.first_pixel() + (PIXEL_RINGS > 1 ? consumer : 0) * TILE_N;
             ResidualRows& rows = shared.residuals[consumer].slot[at.slot];
             tile::Mbarrier& full = shared.residual_ring[consumer].acquire(at, sizeof rows);
-            tile::load_tile(args.residual_map, rows, full, channel, pixel);
+            tile::load_tile_2d(args.residual_map, rows, full, channel, pixel);
         }
         at.advance();
     }

@@ -62,20 +62,12 @@ __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); 
 __device__ __forceinline__ int block_x() { return static_cast<int>(blockIdx.x); }
 __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); }
 
-__device__ __forceinline__ void barrier() { __syncthreads(); }
-
 // Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
 // launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
 // results of the previous one nor write anything.
 __device__ __forceinline__ void launch_dependents() { asm volatile("griddepcontrol.launch_dependents;"); }
 __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
-}
-
-template <class Layout>
-__device__ __forceinline__ Layout& shared_memory() {
-    extern __shared__ __align__(128) unsigned char shared_bytes[];
-    return *reinterpret_cast<Layout*>(shared_bytes);
 }
 
 // Loads from device memory that is read-only during the launch.
@@ -95,16 +87,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -138,11 +127,6 @@ __device__ __forceinline__ Words<WORDS> load_words(const void* address) {
     return result;
 }
 
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -151,10 +135,6 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
@@ -173,6 +153,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are

@@ -29,8 +29,6 @@ __device__ __forceinline__ int thread() { return static_cast<int>(threadIdx.x); 
 __device__ __forceinline__ int block_x() { return static_cast<int>(blockIdx.x); }
 __device__ __forceinline__ int block_y() { return static_cast<int>(blockIdx.y); }
 
-__device__ __forceinline__ void barrier() { __syncthreads(); }
-
 // Programmatic dependent launch (an attribute of the launch; without it both do nothing). From
 // launch_dependents on, the next kernel may start. Before wait_on_dependency, a kernel may neither read the
 // results of the previous one nor write anything.
@@ -39,22 +37,12 @@ __device__ __forceinline__ void wait_on_dependency() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
-template <class Layout>
-__device__ __forceinline__ Layout& shared_memory() {
-    extern __shared__ __align__(128) unsigned char shared_bytes[];
-    return *reinterpret_cast<Layout*>(shared_bytes);
-}
-
-// Loads from device memory that is read-only during the launch.
-template <class T>
-__device__ __forceinline__ T load(const T* address) { return __ldg(address); }
-
 // Each operation rounds once, whatever the compiler's flags.
 __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b); }
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
-__device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
@@ -64,36 +52,6 @@ __device__ __forceinline__ int round_small(float a) {
 __device__ __forceinline__ float divide(float a, float b) { return __fdiv_rn(a, b); }
 
 __device__ __forceinline__ float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
-
-template <int WORDS>
-struct Words;
-template <>
-struct __align__(4) Words<1> { unsigned word[1]; };
-template <>
-struct __align__(8) Words<2> { unsigned word[2]; };
-template <>
-struct __align__(16) Words<4> { unsigned word[4]; };
-
-// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
-    Words<WORDS> result;
-    if constexpr (WORDS == 4) {
-        const uint4 v = __ldg(static_cast<const uint4*>(address));
-        result = {{v.x, v.y, v.z, v.w}};
-    } else if constexpr (WORDS == 2) {
-        const uint2 v = __ldg(static_cast<const uint2*>(address));
-        result = {{v.x, v.y}};
-    } else {
-        result = {{__ldg(static_cast<const unsigned*>(address))}};
-    }
-    return result;
-}
-
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
-}
 
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
@@ -113,16 +71,6 @@ __device__ __forceinline__ float quotient(float a, float b, float inverse) {
     const float rough = multiply(a, inverse);
     const float exact = fma(fma(-rough, b, a), inverse, rough);
     return maximum(rough, -rough) <= 0x1p60f ? exact : rough;  // infinity stays infinity
-}
-
-// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
-// not.
-__device__ __forceinline__ int wrapping_add(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 }  // namespace tile

@@ -95,16 +95,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -175,6 +172,15 @@ struct Copies {
 struct Mbarrier {
     unsigned long long state;
 
+    // Initialises the mbarrier: one thread, before fence_mbarrier_init. `arrivals` arrivals complete a phase.
+    __device__ __forceinline__ void init(int arrivals) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(this)), "r"(arrivals)
+                     : "memory");
+    }
+    __device__ __forceinline__ void arrive() {
+        asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
+    }
+
     // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
     __device__ __forceinline__ void expect(int bytes) {
         asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
@@ -183,16 +189,33 @@ struct Mbarrier {
                      "r"(bytes)
                      : "memory");
     }
+    // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
+    // send.
+    __device__ __forceinline__ void expect_next(int bytes) {
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+                     "r"(bytes)
+                     : "memory");
+    }
+
     // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
     __device__ __forceinline__ void fetch(void* to, const void* from, int bytes) {
         expect(bytes);
+        copy(to, from, bytes);
+    }
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
+    __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
+        expect_next(bytes);
+        copy(to, from, bytes);
+    }
+    __device__ __forceinline__ void copy(void* to, const void* from, int bytes) {
         asm volatile(
             "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
                 shared_address(to)),
             "l"(from), "r"(bytes), "r"(shared_address(this))
             : "memory");
     }
-    // Waits until all bytes have arrived.
+
+    // Waits until all bytes of the first phase have arrived.
     __device__ __forceinline__ void wait() {
         unsigned is_there;
         do {
@@ -208,16 +231,59 @@ struct Mbarrier {
                 : "memory");
         } while (!is_there);
     }
+    // Waits until all arrivals and bytes of a phase are in; phases are numbered from 0.
+    __device__ __forceinline__ void wait_for_phase(int phase) {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], %2;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this)), "r"(phase % 2)
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of the first phase.
+    __device__ __forceinline__ void wait_for_sent() {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                "p, [%1], 0;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this))
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of a phase.
+    __device__ __forceinline__ void wait_for_sent(int phase) {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                "p, [%1], %2;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this)), "r"(phase % 2)
+                : "memory");
+        } while (!is_there);
+    }
 };
 
 // Makes this thread's writes to shared memory visible to the async proxy: to bulk copies and to wgmma.
 __device__ __forceinline__ void fence_proxy_async() {
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
-}
-
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
 }
 
 // Neighbouring elements, loaded in one access.
@@ -232,16 +298,6 @@ __device__ __forceinline__ Vector<T, COUNT> load_vector(const T* address) {
 
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
-}
-
-// int32 addition modulo 2**32: partial results of the zero-point corrections may overflow, but their sum does
-// not.
-__device__ __forceinline__ int wrapping_add(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
@@ -260,6 +316,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are

@@ -151,16 +151,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -226,6 +223,15 @@ struct Mbarrier {
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
     }
+
+    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
+    __device__ __forceinline__ void expect(int bytes) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+                     "r"(bytes)
+                     : "memory");
+    }
     // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
     // send.
     __device__ __forceinline__ void expect_next(int bytes) {
@@ -233,7 +239,42 @@ struct Mbarrier {
                      "r"(bytes)
                      : "memory");
     }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
+
+    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
+    __device__ __forceinline__ void fetch(void* to, const void* from, int bytes) {
+        expect(bytes);
+        copy(to, from, bytes);
+    }
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
+    __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
+        expect_next(bytes);
+        copy(to, from, bytes);
+    }
+    __device__ __forceinline__ void copy(void* to, const void* from, int bytes) {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(this))
+            : "memory");
+    }
+
+    // Waits until all bytes of the first phase have arrived.
+    __device__ __forceinline__ void wait() {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], 0;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this))
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until all arrivals and bytes of a phase are in; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -241,6 +282,38 @@ struct Mbarrier {
                 "{\n"
                 ".reg .pred p;\n"
                 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], %2;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this)), "r"(phase % 2)
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of the first phase.
+    __device__ __forceinline__ void wait_for_sent() {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                "p, [%1], 0;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this))
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of a phase.
+    __device__ __forceinline__ void wait_for_sent(int phase) {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
                 "p, [%1], %2;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
@@ -267,7 +340,7 @@ struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
 // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 // multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
-__device__ __forceinline__ void load_tile(
+__device__ __forceinline__ void load_tile_2d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1) {
     asm volatile(
@@ -277,7 +350,10 @@ __device__ __forceinline__ void load_tile(
         "r"(c0), "r"(c1)
         : "memory");
 }
-__device__ __forceinline__ void load_tile(
+
+// Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
+// multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
+__device__ __forceinline__ void load_tile_4d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1, int c2, int c3) {
     asm volatile(
@@ -291,7 +367,7 @@ __device__ __forceinline__ void load_tile(
 // Stores the part of the tile that is inside the array: one thread, after the proxy fences of the threads
 // that wrote the tile. No coordinate may be negative. The tile may be overwritten once this thread has
 // waited.
-__device__ __forceinline__ void store_tile(
+__device__ __forceinline__ void store_tile_4d(
     const TensorMap& map, const void* from, int c0, int c1, int c2, int c3) {
     asm volatile(
         "cp.async.bulk.tensor.4d.global.shared::cta.tile.bulk_group "
@@ -309,11 +385,6 @@ __device__ __forceinline__ void wait_for_store_reads() {
     asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(GROUPS) : "memory");
 }
 
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -322,10 +393,6 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
@@ -344,6 +411,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 using X = signed char;
@@ -686,7 +754,7 @@ struct alignas(1024) Staged {
 
     // By one thread: TMA stores the outputs that lie in the image, the first of them at `column` and `row`.
     __device__ __forceinline__ void store(const Arguments& args, int column, int row, int image) const {
-        tile::store_tile(args.output_map, this, first_channel(), column, row, image);
+        tile::store_tile_4d(args.output_map, this, first_channel(), column, row, image);
         tile::commit_stores();
     }
     // 16 channels of a pixel.
@@ -958,7 +1026,7 @@ __device__ __forceinline__ void load_weights(const Arguments& args, Shared& shar
 #pragma unroll 1
     for (int slab = 0; slab < R * S * SLABS; ++slab) {
         const int channel = first_input_channel() + slab % SLABS * (ROW / CHANNEL_BYTES);
-        tile::load_tile(args.weight_map, shared.weights[slab], shared.weights_loaded,
+        tile::load_tile_2d(args.weight_map, shared.weights[slab], shared.weights_loaded,
                         slab / SLABS * (TAP_BYTES / CHANNEL_BYTES) + channel, first_channel());
     }
 }
@@ -980,7 +1048,7 @@ __device__ __forceinline__ void produce(const Arguments& args, Shared& shared) {
 #pragma unroll 1
         for (int slab = 0; slab < SLABS; ++slab) {
             const int channel = first_input_channel() + slab * (ROW / CHANNEL_BYTES);
-            tile::load_tile(args.pixel_map, &window.slab[slab], full, channel, column, row, tiles.image());
+            tile::load_tile_4d(args.pixel_map, &window.slab[slab], full, channel, column, row, tiles.image());
         }
         TileResiduals::copy(args, window, full, tiles);
         at.advance();

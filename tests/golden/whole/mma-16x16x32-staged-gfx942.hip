@@ -115,20 +115,14 @@ __device__ __forceinline__ float add(float a, float b) { return a + b; }
 __device__ __forceinline__ float multiply(float a, float b) { return a * b; }
 __device__ __forceinline__ float maximum(float a, float b) { return __builtin_fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return __builtin_fminf(a, b); }
+
 // Rounds half to even.
 __device__ __forceinline__ int round_to_int(float a) { return static_cast<int>(__builtin_rintf(a)); }
-__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
-__device__ __forceinline__ float rounded(float a) { return __builtin_rintf(a); }
+__device__ __forceinline__ int round_small(float a) { return round_to_int(a); }
 
 template <int WORDS>
 struct __attribute__((may_alias, aligned(4 * WORDS))) Words { unsigned word[WORDS]; };
-
-// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
-    return *static_cast<const Words<WORDS>*>(address);
-}
 
 // An offset outside every buffer.
 constexpr unsigned NOWHERE = 1u << 31;
@@ -165,10 +159,6 @@ __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
 
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
-}
-
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
 // bytes are the lower two of `above`. Floats of magnitude 1.5 * 2**23 are integers, so adding that number
 // rounds, and the lowest byte of the sum is the result.
@@ -180,6 +170,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     const unsigned second = __builtin_bit_cast(unsigned, clamp(b, LOW, HIGH) + 0x1.8p23f);
     return __builtin_amdgcn_perm(second, first, 0x0c0c0400u) | above << 16;
 }
+
 }  // namespace tile
 
 using X = signed char;

@@ -99,16 +99,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -119,22 +116,6 @@ template <>
 struct __align__(8) Words<2> { unsigned word[2]; };
 template <>
 struct __align__(16) Words<4> { unsigned word[4]; };
-
-// Loads 4, 8 or 16 bytes in one access; the address must be aligned to that size.
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_words(const void* address) {
-    Words<WORDS> result;
-    if constexpr (WORDS == 4) {
-        const uint4 v = __ldg(static_cast<const uint4*>(address));
-        result = {{v.x, v.y, v.z, v.w}};
-    } else if constexpr (WORDS == 2) {
-        const uint2 v = __ldg(static_cast<const uint2*>(address));
-        result = {{v.x, v.y}};
-    } else {
-        result = {{__ldg(static_cast<const unsigned*>(address))}};
-    }
-    return result;
-}
 
 // An address in shared memory, of 32 bits: constant offsets need no register.
 using SharedAddress = unsigned;
@@ -190,11 +171,6 @@ __device__ __forceinline__ void load_matrices(SharedAddress row, unsigned (&word
     }
 }
 
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -203,10 +179,6 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
@@ -225,6 +197,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 using X = signed char;

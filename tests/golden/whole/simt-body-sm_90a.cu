@@ -97,16 +97,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -149,10 +146,6 @@ __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
 }
 
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
-}
-
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
 // bytes are the lower two of `above`, in one instruction.
 template <class Narrow>
@@ -169,6 +162,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 // Adds the dot product of four bytes to an int32. A_SIGNED and B_SIGNED tell whether an operand's bytes are

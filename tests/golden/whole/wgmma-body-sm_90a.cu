@@ -119,16 +119,13 @@ __device__ __forceinline__ float add(float a, float b) { return __fadd_rn(a, b);
 __device__ __forceinline__ float multiply(float a, float b) { return __fmul_rn(a, b); }
 __device__ __forceinline__ float maximum(float a, float b) { return fmaxf(a, b); }
 __device__ __forceinline__ float minimum(float a, float b) { return fminf(a, b); }
+
 __device__ __forceinline__ int round_to_int(float a) { return __float2int_rn(a); }  // half to even
+
 // round_to_int for magnitudes below 2**22: in a sum with 1.5 * 2**23 the last bit is worth one. Additions are
 // faster than conversions.
 __device__ __forceinline__ int round_small(float a) {
     return __float_as_int(__fadd_rn(a, 12582912.0f)) - __float_as_int(12582912.0f);
-}
-
-// round_small, as a float. Values that are too large for it stay large.
-__device__ __forceinline__ float rounded(float a) {
-    return __fadd_rn(__fadd_rn(a, 12582912.0f), -12582912.0f);
 }
 
 template <int WORDS>
@@ -175,6 +172,15 @@ struct Mbarrier {
     __device__ __forceinline__ void arrive() {
         asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(this)) : "memory");
     }
+
+    // Initialises the mbarrier and announces bytes: one thread, before others wait or send.
+    __device__ __forceinline__ void expect(int bytes) {
+        asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(shared_address(this)) : "memory");
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+        asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(this)),
+                     "r"(bytes)
+                     : "memory");
+    }
     // Announces the bytes of the next phase: one thread, once the last phase is complete and before others
     // send.
     __device__ __forceinline__ void expect_next(int bytes) {
@@ -182,7 +188,42 @@ struct Mbarrier {
                      "r"(bytes)
                      : "memory");
     }
-    // Waits until all bytes of a phase have arrived; phases are numbered from 0.
+
+    // Fetches bytes, a multiple of 16, from device memory, as the only bytes that the mbarrier expects.
+    __device__ __forceinline__ void fetch(void* to, const void* from, int bytes) {
+        expect(bytes);
+        copy(to, from, bytes);
+    }
+    // Fetches the bytes of the next phase, once nobody reads those of the last.
+    __device__ __forceinline__ void fetch_next(void* to, const void* from, int bytes) {
+        expect_next(bytes);
+        copy(to, from, bytes);
+    }
+    __device__ __forceinline__ void copy(void* to, const void* from, int bytes) {
+        asm volatile(
+            "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
+                shared_address(to)),
+            "l"(from), "r"(bytes), "r"(shared_address(this))
+            : "memory");
+    }
+
+    // Waits until all bytes of the first phase have arrived.
+    __device__ __forceinline__ void wait() {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], 0;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this))
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until all arrivals and bytes of a phase are in; phases are numbered from 0.
     __device__ __forceinline__ void wait_for_phase(int phase) {
         unsigned is_there;
         do {
@@ -190,6 +231,38 @@ struct Mbarrier {
                 "{\n"
                 ".reg .pred p;\n"
                 "mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 "
+                "p, [%1], %2;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this)), "r"(phase % 2)
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of the first phase.
+    __device__ __forceinline__ void wait_for_sent() {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                "p, [%1], 0;\n"
+                "selp.u32 %0, 1, 0, p;\n"
+                "}"
+                : "=r"(is_there)
+                : "r"(shared_address(this))
+                : "memory");
+        } while (!is_there);
+    }
+    // Waits until the blocks of the cluster have sent all bytes of a phase.
+    __device__ __forceinline__ void wait_for_sent(int phase) {
+        unsigned is_there;
+        do {
+            asm volatile(
+                "{\n"
+                ".reg .pred p;\n"
+                "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
                 "p, [%1], %2;\n"
                 "selp.u32 %0, 1, 0, p;\n"
                 "}"
@@ -211,7 +284,7 @@ struct alignas(64) TensorMap { unsigned char bytes[128]; };
 
 // Loads the box at these coordinates, innermost first: one thread. The innermost coordinate must be a
 // multiple of 16 bytes. `mbarrier` must expect all bytes of the box, including the zeros outside the array.
-__device__ __forceinline__ void load_tile(
+__device__ __forceinline__ void load_tile_2d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c0, int c1) {
     asm volatile(
@@ -221,8 +294,9 @@ __device__ __forceinline__ void load_tile(
         "r"(c0), "r"(c1)
         : "memory");
 }
+
 // Loads the channels from `c` on of a run of pixels, as the tap at offset (tap_w, tap_h) sees them.
-__device__ __forceinline__ void load_im2col(
+__device__ __forceinline__ void load_im2col_4d(
     const TensorMap& map, void* to, Mbarrier& mbarrier,
     int c, int w, int h, int n, int tap_w, int tap_h) {
     asm volatile(
@@ -234,11 +308,6 @@ __device__ __forceinline__ void load_im2col(
         : "memory");
 }
 
-template <int WORDS>
-__device__ __forceinline__ Words<WORDS> load_shared(const unsigned* address) {
-    return *reinterpret_cast<const Words<WORDS>*>(address);
-}
-
 __device__ __forceinline__ float clamp(float a, float low, float high) {
     return minimum(maximum(a, low), high);
 }
@@ -247,10 +316,6 @@ __device__ __forceinline__ float clamp(float a, float low, float high) {
 // not.
 __device__ __forceinline__ int wrapping_add(int a, int b) {
     return static_cast<int>(static_cast<unsigned>(a) + static_cast<unsigned>(b));
-}
-
-__device__ __forceinline__ int wrapping_subtract(int a, int b) {
-    return static_cast<int>(static_cast<unsigned>(a) - static_cast<unsigned>(b));
 }
 
 // Rounds two numbers half to even, clamps them, and packs them into the lower bytes of a word whose upper two
@@ -269,6 +334,7 @@ __device__ __forceinline__ unsigned pack(float a, float b, unsigned above) {
     }
     return word;
 }
+
 }  // namespace tile
 
 using X = signed char;
@@ -576,7 +642,7 @@ struct PixelLoads {
         w = pixel % OUT_W * STRIDE_W - PAD_LEFT;
     }
     __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
-        tile::load_im2col(args.pixel_map, to, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
+        tile::load_im2col_4d(args.pixel_map, to, full, c, w, h, n, s * DILATION_W, r * DILATION_H);
     }
 };
 
@@ -588,7 +654,7 @@ struct WeightLoads {
         channel = tiles.first_channel() + part * TILE_M;
     }
     __device__ __forceinline__ void ask(void* to, tile::Mbarrier& full, int c, int r, int s) const {
-        tile::load_tile(args.weight_map, to, full, (r * S + s) * C + c, channel);
+        tile::load_tile_2d(args.weight_map, to, full, (r * S + s) * C + c, channel);
     }
 };
 

@@ -7,7 +7,7 @@ from library_cases import CASES
 
 import qconv
 from qconv.instances.library.spelling import TRANSPOSED, KeyField, grammars
-from qconv.op import BETWEEN, Problem
+from qconv.op import Problem, parts_of_key
 
 PROBLEMS = {problem.op: problem for _, _, problem in CASES}
 
@@ -15,7 +15,7 @@ PROBLEMS = {problem.op: problem for _, _, problem in CASES}
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_every_field_of_a_key_is_known(problem: Problem) -> None:
     rules = grammars([problem])
-    for part in str(problem).split(BETWEEN) if problem.op not in rules else [str(problem)]:
+    for part in parts_of_key(str(problem)):
         op, *fields = part.split(":")
         assert {field.partition("=")[0] for field in fields} <= {field.name for field in rules[op]}
 
@@ -23,7 +23,7 @@ def test_every_field_of_a_key_is_known(problem: Problem) -> None:
 @pytest.mark.parametrize("problem", PROBLEMS.values(), ids=PROBLEMS)
 def test_a_default_may_be_given(problem: Problem) -> None:
     """One at a time, where the key of a single part has none."""
-    key = str(problem).split(BETWEEN)[-1] if problem.op not in grammars([problem]) else str(problem)
+    key = parts_of_key(str(problem))[-1]
     op, *given = key.split(":")
     held = dict(one.partition("=")[::2] for one in given)
     parsed, rules = qconv.parse(key), grammars([problem])[op]

@@ -130,7 +130,7 @@ class DistancePlan(Plan):
 
     @property
     def context(self) -> Context:
-        return Context(says=["  y = |a - b|"], wants=frozenset())
+        return Context(says=["  y = |a - b|"])
 
     def cost(self) -> float:
         return 1.0 / self.config.threads

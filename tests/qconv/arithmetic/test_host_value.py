@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from asked_values import asked, compiled, wanted
-from random_problems import Decks, quantization, with_requantized_sum
+from random_problems import Decks, quantization, with_constant, with_requantized_sum
 
 from qconv import Conv2d, Mode, Quantization, generator
 from qconv.arithmetic.epilogue import steps
@@ -69,8 +69,10 @@ def quantizations(count: int) -> list[Quantization]:
         for out_type in FLOAT8
         for activation in ("relu6", "silu")
     ]
+    constants = [with_constant(Quantization(per_channel=at % 2 == 0), decks) for at in range(20)]
     return [
         *capped,
+        *constants,
         *looked_up,
         *of_two_terms,
         *dequantized,
@@ -103,6 +105,8 @@ def drawn_anew(values: dict[str, Array], rng: np.random.Generator) -> dict[str, 
         elif name == "table" and rng.random() < 0.3:
             # one is outside the type's range
             changed[name] = array[:255] if rng.random() < 0.5 else array + np.int32(1)
+        elif name == "constant" and rng.random() < 0.3:
+            changed[name] = array[:-1] if rng.random() < 0.5 else array + np.int32(256)
         elif name in ("slope", "low", "high") and rng.random() < 0.3:
             changed[name] = np.float64(rng.choice([1e-39, -1e-39, -0.0])).reshape(1)
     return changed

@@ -9,16 +9,15 @@ from typing import Any
 
 import pytest
 from cpu_kernels import Packed, Runner, distinct, sanitized, unpack
-from matrix_kernels import prelude
+from matrix_kernels import with_prelude
 
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 
 # Two blocks of `width` threads. Each has words in one of two places, and receives the other's words in the other place.
-TEXT = (
-    prelude({"cluster", "parts", "warpgroup", "overlap"})
-    + """
+TEXT = with_prelude(
+    """
 struct Mine { alignas(16) tile::Mbarrier mbarrier; alignas(16) int words[2][64]; };
 static int rank() { return tile::block_x() % 2; }
 template <bool FENCES, bool WAITS, bool WRITES>
@@ -62,7 +61,7 @@ KERNEL(leaves) {
     tile::arrive_at_cluster();
     tile::wait_for_cluster();
     if (rank() == 0 && t == 0) tile::send_bulk(mine.words, 4 * width, mine.mbarrier, 1);
-    if (rank() == 1) mine.mbarrier.wait();
+    if (rank() == 1) mine.mbarrier.wait_for_phase(0);
 }
 KERNEL(one_too_many) {  // the second of two copies
     Mine& mine = tile::shared_memory<Mine>();
@@ -70,7 +69,7 @@ KERNEL(one_too_many) {  // the second of two copies
     for (int i = 0; i < 2; ++i)
         if (t == 0) tile::send_bulk(mine.words[i], 16, mine.mbarrier, rank());
     tile::barrier();
-    mine.mbarrier.wait();
+    mine.mbarrier.wait_for_phase(0);
 }
 KERNEL(arrives_twice) {
     tile::arrive_at_cluster();
@@ -98,7 +97,8 @@ KERNEL(adds) {
     if (width != 2 || t != 5) tile::wait_on_dependency();
     output[t] = (width != 0 ? early : output[t]) * 2 + 1;
 }
-"""
+""",
+    {"async_proxy"},
 )
 BLOCKS = 6
 LATE, EARLY = (0, 2, 8), (1, 3, 7)

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from cpu_kernels import Runner, sanitized, unpack
 from fragments import BY_NAME, INSTRUCTIONS, places, scatter, whole
-from matrix_kernels import Array, multiply_kernel, prelude, registers
+from matrix_kernels import Array, multiply_kernel, registers, with_prelude
 
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
-from qconv.dtypes import ELEMENT_TYPES
 from qconv.errors import LaunchError
 from qconv.targets.instruction import Fragment, MatrixInstruction
 
@@ -25,8 +24,6 @@ TYPED = [
     for a_type in instruction.a_types
     for b_type in instruction.b_types
 ]
-
-WANTS = {"warp", *(section for _, a_type, _ in TYPED for section in ELEMENT_TYPES[a_type].word_wants)}
 
 
 def kernel_name(instruction: MatrixInstruction, a_type: str, b_type: str) -> str:
@@ -45,7 +42,7 @@ def runners(cache: Path) -> dict[int, Runner]:
     for lanes in (32, 64):
         cases = [case for case in TYPED if case[0].lanes == lanes]
         kernels = [multiply_kernel(kernel_name(*case), *case) for case in cases]
-        found[lanes] = Runner(cache, prelude(WANTS, WARP_SIZE=lanes) + "".join(kernels))
+        found[lanes] = Runner(cache, with_prelude("".join(kernels), WARP_SIZE=lanes))
     return found
 
 
@@ -146,7 +143,7 @@ def test_the_sanitizers_find_nothing(cache: Path, name: str, sanitizer: cpu_runt
     report = sanitized(
         cache,
         "multiply",
-        prelude(WANTS, WARP_SIZE=instruction.lanes) + multiply_kernel("multiply", instruction, "int8", "int8"),
+        with_prelude(multiply_kernel("multiply", instruction, "int8", "int8"), WARP_SIZE=instruction.lanes),
         sanitizer,
         registers(tiles, (instruction.a, instruction.b, instruction.d)),
         instruction.lanes * instruction.d.registers,

@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 from cpu_kernels import Runner, distinct, line_of, sanitized, unpack
-from matrix_kernels import prelude
+from matrix_kernels import with_prelude
 
 from qconv.device import cpu_runtime
 from qconv.device.cpu import runtime_cache
 from qconv.errors import LaunchError
 
-TEXT = (
-    prelude({"warp", "copies", "bulk", "matrices", "atomics"}, WARP_SIZE=32, COPIES_IN_FLIGHT=5)
-    + """
+TEXT = with_prelude(
+    """
 // `width` words, one a thread; what is in shared memory before the wait, and after it.
 KERNEL(one_group) {
     int* shared = (int*)qconv_cpu_shared();
@@ -109,21 +108,21 @@ KERNEL(fetched) {
     tile::barrier();
     output[t] = bulk()[t];
     tile::barrier();
-    mbarrier().wait();
+    mbarrier().wait_for_phase(0);
     output[width + t] = bulk()[(t + 32) % width];
 }
 KERNEL(fetched_without_a_barrier) {
     if (t == 0) mbarrier().fetch(bulk(), input, 4 * width);
-    mbarrier().wait();
+    mbarrier().wait_for_phase(0);
     output[t] = bulk()[t];
 }
 KERNEL(fetched_and_read) {
     if (t == 0) mbarrier().fetch(bulk(), input, 4 * width);
     tile::barrier();
-    mbarrier().wait();
+    mbarrier().wait_for_phase(0);
     output[t] = bulk()[t];
 }
-KERNEL(fetched_by_nobody) { mbarrier().wait(); }
+KERNEL(fetched_by_nobody) { mbarrier().wait_for_phase(0); }
 KERNEL(fetched_in_part) { mbarrier().fetch(bulk(), input, 4 * width); }
 
 // Rows of 4 words in shared memory, `width` words apart. Matrix i of four is rows 8 * i to 8 * i + 7.
@@ -166,7 +165,9 @@ KERNEL(publish) {
     if (tile::arrive(&output[0], 1) != 7) return;
     for (int i = 0; i < 8; ++i) output[1] += output[2 + i];
 }
-"""
+""",
+    WARP_SIZE=32,
+    COPIES_IN_FLIGHT=5,
 )
 
 

@@ -19,15 +19,15 @@ from unusual_models import Made, conv
 from qconv.onnx import Session
 from qconv.onnx.blocked import DOMAIN, REORDERS, in_blocks
 from qconv.onnx.model import read, rewritten
+from qconv.onnx.options import EXACT_SUMS
 
 MORE_CHANNELS = (8, 12, 4, 16, 20, 3)
-# Without it, ONNX Runtime saturates sums on processors without VNNI. A float convolution that happens to lie between
-# DequantizeLinear and QuantizeLinear gets weights of 8 bits from ONNX Runtime itself, whatever those of the model have.
-EXACT_SUMS = {"session.x64quantprecision": "1"}
 
 
 def check(proto: Any, feeds: Any) -> Session:
     session = Session(proto, "cpu", bits="onnxruntime")
+    # A float convolution that happens to lie between DequantizeLinear and QuantizeLinear gets weights of 8 bits from
+    # ONNX Runtime itself, whatever those of the model have.
     wanted = networks.by_ort(proto, feeds, EXACT_SUMS)
     for name, got, one in zip(session.output_names, session.run(None, feeds), wanted, strict=True):
         np.testing.assert_array_equal(got, one, err_msg=name)

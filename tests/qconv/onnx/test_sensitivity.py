@@ -16,6 +16,8 @@ import quantized_networks as networks
 from onnx import numpy_helper
 
 from qconv.onnx.comparison import Output
+from qconv.onnx.model import session_options
+from qconv.onnx.options import EXACT_SUMS
 from qconv.onnx.quantizer import PRODUCTS, Quantizing, prepared, quantize
 from qconv.onnx.sensitivity import Sensitive, sensitivity
 
@@ -35,7 +37,8 @@ def alone(folder: Path, real: str, layer: str, activation: str | None) -> Output
     others = [node.name for node in prepared(real).graph.node if node.name not in kept]
     only = folder / "only.onnx"
     quantize(real, only, SAMPLES, Quantizing(leave_out=tuple(others)))
-    whole, one = (onnxruntime.InferenceSession(str(path)) for path in (real, only))
+    options = session_options(EXACT_SUMS)
+    whole, one = (onnxruntime.InferenceSession(str(path), options) for path in (real, only))
     (name,) = (value.name for value in whole.get_outputs())
     output = Output(name)
     for feeds in SAMPLES:

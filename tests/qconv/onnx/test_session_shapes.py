@@ -22,7 +22,7 @@ from integer_model import Model
 from onnx import TensorProto, helper, numpy_helper
 
 from qconv.instances.load.executable import Packed
-from qconv.network.expressions.expressed import _Expressed
+from qconv.network.expressions.expressed import Running
 from qconv.network.run import runner
 from qconv.network.run.recorded import Recorded
 from qconv.onnx import Session, session
@@ -30,7 +30,7 @@ from qconv.onnx.ready import ReadyModel
 
 LIMIT, THREADS, TURNS = 3, 4, 40
 SHAPES = [(1, 4, 3), (2, 4, 3), (2, 4, 5), (1, 4, 7), (3, 4, 2), (2, 4, 8)]
-LIVE = (Packed, ReadyModel, Recorded, _Expressed)
+LIVE = (Packed, ReadyModel, Recorded, Running)
 
 
 def flattened_softmax() -> Any:
@@ -128,7 +128,7 @@ def test_what_is_lowered_for_each_shape_leaves_nothing_behind(few: None) -> None
             assert np.array_equal(got, networks.by_ort(model, {"x0": x})[0]), f"run {number}"
             if number + 1 == 2 * LIMIT:
                 full = live() - before
-        assert full["ReadyModel"] == full["_Expressed"] == LIMIT
+        assert full["ReadyModel"] == full["Running"] == LIMIT
         assert live() - before == full
 
 

@@ -2,6 +2,7 @@
 
 from mutants import (
     arranging,
+    attention,
     beside,
     between,
     borders,
@@ -118,6 +119,7 @@ AREAS: dict[str, tuple[Mutant, ...]] = {
     "tensor_ops": tensor_ops.MUTANTS,
     "pools": pools.MUTANTS,
     "products": products.MUTANTS,
+    "attention": attention.MUTANTS,
     "reductions": reductions.MUTANTS,
     "pooled": pooled.MUTANTS,
     "indices": indices.MUTANTS,

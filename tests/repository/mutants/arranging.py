@@ -9,6 +9,14 @@ EXPECTED = "test_expected.py"
 
 MUTANTS = (
     Mutant(
+        "arrange: a kernel that is no shorter is doubted",
+        "Compared.doubt",
+        "self.ratio < 1 <= self.safe_ratio",
+        "self.ratio <= 1 <= self.safe_ratio",
+        "There is nothing to doubt: it gains nothing.",
+        (f"{ARRANGE}::test_a_sum_that_was_measured_to_be_slower",),
+    ),
+    Mutant(
         "arrange: dense windows are as sure as depthwise ones",
         "unsure_of",
         "layer.groups == 1 and layer.r * layer.s > 1",

@@ -9,8 +9,8 @@ MUTANTS = (
     Mutant(
         "byte tables: a quantization costs as much as the division in it",
         "expression/function.py",
-        '{"quantize": 10}',
-        '{"quantize": 8}',
+        "instructions=10",
+        "instructions=8",
         "A lookup would cost less.",
         (f"{TABLES}::test_a_quantization_costs_as_much_as_its_steps",),
     ),

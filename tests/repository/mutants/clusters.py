@@ -83,7 +83,7 @@ MUTANTS = (
     Mutant(
         "cluster: nobody waits for the others' sums",
         CLUSTER,
-        "    shared.mbarrier.wait();\n",
+        "    shared.mbarrier.wait_for_sent();\n",
         "",
         "A block adds up products that have not come.",
         (fence("cluster"),),

@@ -79,7 +79,7 @@ MUTANTS = (
     ),
     Mutant(
         "compare: the table is no data",
-        "cli/layer_errors",
+        "printed_as_data",
         "elif as_csv:",
         "elif False:",
         "--csv would print nothing.",

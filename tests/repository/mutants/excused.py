@@ -10,6 +10,8 @@ EXCUSED = {
     "wmma.j2": _GPU + "an emulator outside of this repository does",
     "instruction/mma_m8n8k16.j2": _GPU + "it is compiled for sm_75",
     "hip.j2": _GPU + "an emulator outside of this repository does",
+    "cuda_pack.j2": _GPU + "it is compiled for sm_90a, and random problems run it there",
+    "hip_pack.j2": _GPU + "an emulator outside of this repository does",
     "wgmma_filters.j2": _GPU + "it is compiled for sm_90a, and golden sources have it",
     "wgmma_filter_operands.j2": _GPU + "it is compiled for sm_90a, and golden sources have it",
     "wgmma_under_way.j2": _GPU + "it is compiled for sm_90a, and golden sources have it",

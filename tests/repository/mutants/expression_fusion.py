@@ -195,6 +195,22 @@ MUTANTS = (
         (REDUCTIONS + "::test_a_variance_of_a_large_mean_is_exact",),
     ),
     Mutant(
+        "reductions: neighbours are combined first",
+        "_in_halves",
+        "zip(elements, elements[half:], strict=False)",
+        "zip(elements[::2], elements[1::2], strict=False)",
+        "A sum has another order than the kernel of a fold.",
+        (REDUCTIONS + "::test_few_elements_are_combined_in_the_order_of_a_fold",),
+    ),
+    Mutant(
+        "reductions: two elements are a fold",
+        "readers/reductions.py",
+        "isinstance(made, Folding) and self.count <= FEW",
+        "isinstance(made, Folding) and self.count < 2",
+        "The sum of two branches is written to memory and read again.",
+        (FUSE + "::test_a_sum_of_two_branches_is_computed_by_whoever_reads_it",),
+    ),
+    Mutant(
         "reductions: exponentials of the elements themselves",
         "readers/reductions.py",
         'row.fold("sum", raised(row.element, most))',

@@ -88,7 +88,7 @@ MUTANTS = (
     ),
     Mutant(
         "expressed: an expression without a kernel holds itself",
-        "_Expressed._made",
+        "Running._made",
         "device, inputs[0].in_order",
         "self._device, inputs[0].in_order",
         "It would wait for the garbage collector.",

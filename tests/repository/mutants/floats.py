@@ -497,7 +497,7 @@ MUTANTS = (
     Mutant(
         "float8 of expressions: e5m2 is read as e4m3",
         "arithmetic/narrow.py",
-        "tile::{element_type.word}::of(",
+        "tile::{word}::of(",
         "tile::E4m3s::of(",
         "Their exponents and mantissas have other widths.",
         (IN_SESSIONS,),

@@ -25,9 +25,9 @@ MUTANTS = (
     ),
     Mutant(
         "frames in place: the first frame behind the last is one of the volume",
-        "Frames.pads",
-        "last >= self.depth",
-        "last > self.depth",
+        "Frames.behind",
+        "self.before + 1 - self.depth",
+        "self.before - self.depth",
         "It has the place of the next volume's first.",
         (f"{TESTS}::test_the_frame_behind_the_last_is_padding",),
     ),

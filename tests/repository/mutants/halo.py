@@ -337,8 +337,8 @@ OF_PLAN = (
     Mutant(
         "halo: a row of a tile of outputs is as long as a column",
         "generator/tensor_map.py",
-        "strides = pixel, columns * pixel, rows * columns * pixel",
-        "strides = pixel, rows * pixel, rows * columns * pixel",
+        "dims, _strides(dims, dtype), box, swizzle=swizzle)",
+        "dims, _strides((dims[0], *dims[2:]) + dims[1:2], dtype), box, swizzle=swizzle)",
         "Images are as wide as they are, not as high.",
         (RESIDUALS,),
     ),

@@ -232,7 +232,7 @@ SHAPES = (
         "keys: whatever has a plus sign is joined",
         "parse",
         "if op.joins and op.joins in joined]",
-        "if op.joins and joined]",
+        "if op.joins and '+' in key]",
         "A number may have one.",
         (CONVERTED,),
     ),

@@ -36,8 +36,8 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a pool behind a table",
-        "IntegerConvolution.is_single",
-        " and not self.has_table",
+        "IntegerConvolution.has_end",
+        " or self.has_table",
         "",
         "The problem of a table and a pool is another one than the pass is for.",
         (f"{FOLD}::test_the_pass_alone",),
@@ -84,9 +84,9 @@ MUTANTS = (
     ),
     Mutant(
         "fold: a table behind a pool is the convolution's",
-        "IntegerConvolution.is_single",
-        "self.added is None and self.pooled is None and",
-        "self.added is None and",
+        "IntegerConvolution.has_end",
+        "self.added is not None or self.pooled is not None or",
+        "self.added is not None or",
         "A table that falls would be looked up in front of the pool.",
         (f"{FOLD}::test_nothing_is_folded_behind_a_pool",),
     ),

@@ -168,6 +168,14 @@ MUTANTS = (
         (FIT,),
     ),
     Mutant(
+        "boosting: splits that explain the same are told apart by their rounding",
+        "_split",
+        "(1 - EQUAL) * most",
+        "most",
+        "Processors add in other orders.",
+        (FIT,),
+    ),
+    Mutant(
         "mma cost: residuals are there when they are asked for",
         "_waits",
         "return RESIDUAL * config.warp_m * config.warp_n / plan.target.warp_size / plan.vector_n",

@@ -105,7 +105,7 @@ MUTANTS = (
     ),
     Mutant(
         "runs: an expression holds itself",
-        "_Expressed._made",
+        "Running._made",
         "Value.ordered(device, launch(inputs).reshape(shape), kernel.is_last)",
         "Value.ordered(self._device, launch(inputs).reshape(shape), kernel.is_last)",
         "Its constants stay on the GPU until garbage is collected.",

@@ -445,7 +445,7 @@ MUTANTS = (
     ),
     Mutant(
         "expressed: what only is in another order is copied by a kernel",
-        "_Expressed._made",
+        "Running._made",
         "if kernel.only_copies and",
         "if False and",
         "A network whose images have their channels last would end with a copy.",

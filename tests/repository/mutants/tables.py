@@ -33,8 +33,8 @@ MUTANTS = (
     Mutant(
         "output table: turned although the zero point is in the index",
         "table_begins_with_zero",
-        'return quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"',
-        "return quantization.y_zero_point",
+        'after = quantization.y_zero_point and quantization.mode.zero_point_add == "after_round"',
+        "after = quantization.y_zero_point",
         "A zero point that is added before the rounding is counted twice.",
         (f"{OUTPUT_TABLE}::test_the_kernel_that_serves_everything_is_the_oracle",),
     ),
@@ -56,7 +56,7 @@ MUTANTS = (
     ),
     Mutant(
         "output table: entries beyond the output's type",
-        "check_table",
+        "_integers",
         "or not ((array >= low) & (array <= high)).all():",
         "or False:",
         "They would wrap round in silence.",
@@ -81,15 +81,15 @@ MUTANTS = (
     Mutant(
         "fold: a table of another type",
         "with_table",
-        "if len(types) > 1 or not convolution.is_single:",
-        "if not convolution.is_single:",
+        "if len(types) > 1 or convolution.has_end:",
+        "if convolution.has_end:",
         "The kernel's output has the type of its index.",
         (f"{FOLD_TABLE}::test_the_pass_alone",),
     ),
     Mutant(
         "fold: a second table",
         "with_table",
-        "or not convolution.is_single:",
+        "or convolution.has_end:",
         "or convolution.added is not None:",
         "The first one would be lost.",
         (f"{FOLD_TABLE}::test_the_pass_alone",),

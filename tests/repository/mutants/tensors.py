@@ -187,12 +187,12 @@ MUTANTS = (
         ring("load"),
     ),
     Mutant(
-        "cpu: multicast to the first block",
-        "load_for_blocks",
-        "if ((blocks >> block & 1) == 0) continue;",
-        "if ((blocks >> block & 1) == 0 || block > 0) continue;",
-        "Each block of the mask gets the tile.",
-        ring("multicast"),
+        "cpu tensor: a tap's row and column change places",
+        "templates/prelude/cpu_tensor.j2",
+        "static_cast<unsigned short>(tap_w), static_cast<unsigned short>(tap_h)};",
+        "static_cast<unsigned short>(tap_h), static_cast<unsigned short>(tap_w)};",
+        "The innermost offset comes first.",
+        ring("load"),
     ),
     Mutant(
         "ring: a slot is filled while it is read",
@@ -209,14 +209,6 @@ MUTANTS = (
         "",
         "The second use of a slot is another phase of its mbarriers.",
         ring("load"),
-    ),
-    Mutant(
-        "ring: nobody drains it",
-        "drain",
-        "if (state.phase > 0) empty[state.slot].wait_for_phase(state.phase - 1);\n            state",
-        "state",
-        "A block ends while others still release its slots.",
-        ring("multicast"),
     ),
     Mutant(
         "cuda tensor: a tap's row and column change places",

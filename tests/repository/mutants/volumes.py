@@ -148,8 +148,8 @@ MUTANTS = (
     Mutant(
         "volume nodes: a frame behind the last",
         "VolumeNodes._beside",
-        "max(behind, 0)",
-        "0",
+        "frames.before, frames.behind]",
+        "frames.before, 0]",
         "The last filters would read no frame there.",
         (NODES + "::test_every_geometry",),
         needs="torch",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from altered_plan import altered
 from cpu_kernels import unoptimised
-from matrix_kernels import prelude
+from matrix_kernels import with_prelude
 
 from qconv import Conv2d, Quantization, generator
 from qconv.device.cache import Binary
@@ -14,7 +14,7 @@ from qconv.device.cpu import CpuDevice, CpuKernel
 from qconv.device.cpu_runtime import Sanitizer
 from qconv.generator import Plan
 from qconv.generator.plan import Field, Launch
-from qconv.generator.tensor_map import matrix, wants
+from qconv.generator.tensor_map import matrix
 from qconv.instances.load.executable import Executable
 from qconv.ops import registry
 from qconv.ops.registry import compute
@@ -33,7 +33,7 @@ static void sums(const Arguments& args) {
     if (t == 0) {
         shared.full.init(1);
         shared.full.expect_next(sizeof shared.x);
-        tile::load_tile(args.x_map, shared.x, shared.full, 0, first);
+        tile::load_tile_2d(args.x_map, shared.x, shared.full, 0, first);
     }
     tile::barrier();
     shared.full.wait_for_phase(0);
@@ -56,7 +56,7 @@ def plan_and_text() -> tuple[Plan, str]:
     )
     launch = Launch("sums", (-(-PIXELS // TILE), 1, 1), 32, 384)
     plan = altered(plain, fields=fields, launches=(launch,), alignment={"x": 16, "w": 1, "y": 4})
-    return plan, prelude(wants("load_tile_2d")) + TEXT
+    return plan, with_prelude(TEXT, {"tensors"})
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])

@@ -15,7 +15,7 @@ import numpy as np
 
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.dtypes import RANGES
-from qconv.expression.function import FLOAT, INT, instructions
+from qconv.expression.function import FLOAT, FUNCTIONS, INT
 from qconv.expression.index import Axis, Index
 from qconv.expression.node import Call, Evaluation, Load, Lookup, Node, Number, call, in_order
 from qconv.expression.problem import stored
@@ -185,7 +185,7 @@ class _Functions:
             return self._lookup_cost(node)
         if not isinstance(node, Call) or (node.function == "bit_and" and _LAST in node.arguments):
             return 0
-        return instructions(node.function)
+        return FUNCTIONS[node.function].instructions
 
     def _lookup_cost(self, node: Node) -> int:
         """Return what an entry costs that takes the place of a node."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -13,7 +13,6 @@ from qconv.device import Device
 from qconv.expression.by_table import ByTable, by_table
 from qconv.expression.map import Map, compute
 from qconv.expression.node import in_order
-from qconv.expression.problem import Expression
 from qconv.instances.load.ahead import lookup_all
 from qconv.instances.load.instance import Instance
 from qconv.instances.load.serving import in_sequence
@@ -22,10 +21,47 @@ from qconv.network.expressions.lazy import Array, Lazy, Place, Shape, root_of
 from qconv.network.graph.graph import Layer
 from qconv.network.graph.served import Prepared
 from qconv.network.graph.value import Value, last_of
-from qconv.op import Sample
+from qconv.op import Problem, Sample
 
 # Launches a kernel for the inputs of a layer, and arrays that other kernels made; returns its output.
 Launch = Callable[..., Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Numbers:
+    """The constants that a kernel reads, and tables that are made from them."""
+
+    constants: Mapping[str, Array]
+    _tables: dict[Map, Array] = field(default_factory=dict, init=False, repr=False)
+
+    def of(self, names: Sequence[str]) -> Array:
+        """Return the numbers of constants, one behind the other."""
+        return np.concatenate([np.reshape(self.constants[name], -1) for name in names])
+
+    def table(self, split: ByTable, tensors: Sequence[tuple[str, ...]]) -> Array:
+        """Return a table that is made from constants."""
+        if split.table not in self._tables:
+            (self._tables[split.table],) = compute(split.table, Sample(tuple(map(self.of, tensors))))
+        return self._tables[split.table].reshape(-1)
+
+
+class Kernels(Protocol):
+    """Layers as one kernel, which depends on the orders of axes in which their inputs come."""
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+    @property
+    def numbers(self) -> Numbers: ...
+    @property
+    def lasts(self) -> tuple[bool, ...]:
+        """Return for each input whether the kernel is expected to read it with its channels last."""
+        ...
+
+    def orders(self, lasts: Iterable[bool]) -> tuple[bool, ...]:
+        """Return for each input whether the kernel reads it with its channels last, where it comes so or not."""
+        ...
+
+    def kernel(self, lasts: tuple[bool, ...]) -> Kernel: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +77,6 @@ class Expressed:
     channels_last: frozenset[str]
     wants_last: bool
     _kernels: dict[tuple[bool, ...], Kernel] = field(default_factory=dict, init=False, repr=False)
-    _tables: dict[Map, Array] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def y(self) -> str:
@@ -65,7 +100,7 @@ class Expressed:
         for name, shape in zip(self.inputs, shapes, strict=True):
             if shape != self.tensors[name][0]:
                 raise ValueError(f"{name} has shape {shape}; the expression is of {self.tensors[name][0]}")
-        return _Expressed(self, device)
+        return Running(self, device)
 
     def kernel(self, lasts: tuple[bool, ...]) -> Kernel:
         """Return the kernel for inputs with these orders of axes, which is made once."""
@@ -73,15 +108,9 @@ class Expressed:
             self._kernels[lasts] = kernel_of(self.lazy, self._held(lasts), self.wants_last)
         return self._kernels[lasts]
 
-    def constant(self, names: Sequence[str]) -> Array:
-        """Return the numbers of constants, one behind the other."""
-        return np.concatenate([np.reshape(self.constants[name], -1) for name in names])
-
-    def table(self, split: ByTable, tensors: Sequence[tuple[str, ...]]) -> Array:
-        """Return a table that is made from constants."""
-        if split.table not in self._tables:
-            (self._tables[split.table],) = compute(split.table, Sample(tuple(map(self.constant, tensors))))
-        return self._tables[split.table].reshape(-1)
+    @cached_property
+    def numbers(self) -> Numbers:
+        return Numbers(self.constants)
 
     def _held(self, lasts: Sequence[bool]) -> Callable[[str], Held]:
         is_last = dict(zip(self.inputs, lasts, strict=True))
@@ -95,11 +124,11 @@ class Expressed:
         return held
 
 
-class _Expressed:
+class Running:
     """An expression with its kernel. Where an input comes in another order of axes than expected, the kernel for that
     order is made then."""
 
-    def __init__(self, one: Expressed, device: Device) -> None:
+    def __init__(self, one: Kernels, device: Device) -> None:
         self._one, self._device = one, device
         self._runs: dict[tuple[bool, ...], Callable[[Sequence[Value]], Value]] = {}
         self._constants: dict[tuple[str, ...], Any] = {}
@@ -140,12 +169,12 @@ class _Expressed:
         byte, others = kernel.tensors[split.byte], [kernel.tensors[at] for at in split.others]
         if split.is_constant:
             (looks_up,) = self._instances(split.lookup)
-            return self._launched(looks_up, [byte], lasts, self._device.upload(self._one.table(split, others)))
+            return self._launched(looks_up, [byte], lasts, self._device.upload(self._one.numbers.table(split, others)))
         looks_up, makes = self._instances(split.lookup, split.table)
         make, look_up = self._launched(makes, others, lasts), self._launched(looks_up, [byte], lasts)
         return lambda inputs: look_up(inputs, make(inputs).reshape(-1))
 
-    def _instances(self, *problems: Expression) -> Sequence[Instance]:
+    def _instances(self, *problems: Problem) -> Sequence[Instance]:
         found = lookup_all(problems, self._device.spec)
         self.problems, self.why = (*self.problems, *problems), "; ".join(dict.fromkeys(one.why for one in found))
         return found
@@ -154,7 +183,7 @@ class _Expressed:
         self, instance: Instance, tensors: Sequence[tuple[str, ...]], lasts: tuple[bool, ...], *constants: Any
     ) -> Launch:
         """Prepare a kernel that reads these tensors, and other constants behind them."""
-        known = self._one.constants
+        known = self._one.numbers.constants
         packed = instance.pack(*(self._constant(names) for names in tensors if names[0] in known), *constants)
         read = [self._one.inputs.index(names[0]) for names in tensors if names[0] not in known]
 
@@ -166,5 +195,5 @@ class _Expressed:
 
     def _constant(self, names: tuple[str, ...]) -> Any:
         if names not in self._constants:
-            self._constants[names] = self._device.upload(self._one.constant(names))
+            self._constants[names] = self._device.upload(self._one.numbers.of(names))
         return self._constants[names]

@@ -7,7 +7,8 @@ which it would have to be computed again. The rules:
 - a reduction or a product computes cheap functions of its inputs itself, and is in memory for the next one;
 - elementwise functions behind a reduction or a product join it where they read it in the order in which it is made;
 - a tensor has its channels last where a layer of another kind reads it, or its own kernel reads neighbours that way;
-- functions of one byte become a table where they cost more than a lookup.
+- functions of one byte become a table where they cost more than a lookup;
+- bytes that a product would compute again for each of its tiles are in memory, where that takes longer.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from math import prod
 from qconv.expression.function import COMPUTED
 from qconv.expression.node import Node, in_order
 from qconv.expression.problem import MOST_OPERANDS
+from qconv.network.expressions.again import is_worth_a_launch
 from qconv.network.expressions.byte_tables import Tensors, with_tables
 from qconv.network.expressions.expressed import Expressed
 from qconv.network.expressions.kernel import Held, Inexpressible, check_one_kernel, folds_of, reads_last
@@ -143,6 +145,8 @@ class _Fusion:
                 raise Unserved(f"no kernel here computes {layer.op} of these shapes")
         self.pending[y] = self._parted(y, result, only_long=True)
         self.served.pop(layer.name, None)
+        if self._is_of_elements(layer) and is_worth_a_launch(self.network, y, self.pending[y].root, self._is_expressed):
+            self._store(y)
 
     def _parted(self, y: str, one: _Pending, only_long: bool = False) -> _Pending:
         """Store folds of a pending tensor as tensors of their own, and return what is left."""
@@ -216,9 +220,12 @@ class _Fusion:
             layer = behind
         return False
 
+    def _is_expressed(self, layer: Layer) -> bool:
+        return layer.name in self.lights or (layer.op in READERS and layer.name not in self.served)
+
     def _is_of_elements(self, layer: Layer) -> bool:
-        is_known = layer.name in self.lights or (layer.op in READERS and layer.name not in self.served)
-        return is_known and layer.op not in FOLDING and layer.op not in MOVING and len(layer.outputs) == 1
+        is_known = self._is_expressed(layer) and len(layer.outputs) == 1
+        return is_known and layer.op not in FOLDING and layer.op not in MOVING
 
     def _is_cheap(self, layer: Layer) -> bool:
         """True where each of several kernels may compute the inputs of a layer again."""

@@ -8,6 +8,7 @@ from math import prod
 from typing import Any
 
 from qconv.dtypes import ELEMENT_TYPES
+from qconv.expression.attention import Attention
 from qconv.expression.function import ROUNDED
 from qconv.expression.index import Axis, Index, Quotient, Remainder, flat, joining
 from qconv.expression.map import Map
@@ -25,6 +26,7 @@ from qconv.network.expressions.lazy import (
     Shape,
     axes_for,
     indices_within,
+    placed,
     rewritten,
     substituted,
     with_arguments,
@@ -63,7 +65,7 @@ class Kernel:
     """A problem, the tensors that it reads in the order of its operands, and whether its output has the channels
     last."""
 
-    problem: Expression
+    problem: Expression | Attention
     tensors: tuple[tuple[str, ...], ...]  # several where an operand consists of single numbers
     y_shape: Shape
     is_last: bool
@@ -217,7 +219,7 @@ def cut_along(axes: Sequence[Axis], root: Node) -> tuple[tuple[Axis, ...], Node]
     while cuts := _cuts(root, set(found)):
         halves = {axis: _halves(axis, cuts) for axis in found}
         places = {axis: flat(map(Index.of, each), (one.extent for one in each)) for axis, each in halves.items()}
-        root = substituted(root, lambda axis: places.get(axis, Index.of(axis)))  # noqa: B023
+        root = placed(root, places)
         found = tuple(half for axis in found for half in halves[axis])
     return found, root
 

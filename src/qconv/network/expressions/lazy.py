@@ -6,7 +6,7 @@ changes the index. An `Element` is of a tensor that is in memory between two ker
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
@@ -325,6 +325,11 @@ def substituted(root: Node, replaced: Callable[[Axis], Index]) -> Node:
     return rewritten(root, change)
 
 
+def placed(root: Node, places: Mapping[Axis, Index]) -> Node:
+    """Return an expression with indices in the place of some of its axes."""
+    return substituted(root, lambda axis: places.get(axis, Index.of(axis)))
+
+
 def broadcast(*given: Lazy) -> Shape:
     """Return the common shape."""
     try:
@@ -387,7 +392,6 @@ def tensor_of(root: Node, dtype: str, axes: tuple[Axis, ...]) -> Lazy:
     """Return an expression as a tensor of its axes."""
 
     def at(indices: Indices) -> Node:
-        given = dict(zip(axes, indices, strict=True))
-        return substituted(root, lambda axis: given.get(axis, Index.of(axis)))
+        return placed(root, dict(zip(axes, indices, strict=True)))
 
     return Lazy(tuple(axis.extent for axis in axes), dtype, at)

@@ -20,8 +20,8 @@ from qconv.network.expressions.lazy import (
     Product,
     axes_for,
     indices_within,
+    placed,
     rewritten,
-    substituted,
     tensor_of,
     with_arguments,
 )
@@ -136,8 +136,7 @@ def _in_two(fold: Folding, keeps_last: bool) -> Folding:
     places = dict(zip(folded, unflat(whole, [axis.extent for axis in folded]), strict=True))
     kept = [Axis("p1", axis.extent) for axis in fold.columns[len(folded) :]]
     places |= dict(zip(fold.columns[len(folded) :], map(Index.of, kept), strict=True))
-    of = substituted(fold.of, lambda axis: places.get(axis, Index.of(axis)))
-    return Folding(fold.kind, Folding(fold.kind, of, (fast,)), (slow, *kept))
+    return Folding(fold.kind, Folding(fold.kind, placed(fold.of, places), (fast,)), (slow, *kept))
 
 
 def _outer(columns: tuple[Axis, ...]) -> int:

@@ -48,6 +48,16 @@ class Added:
 
 
 @dataclass(frozen=True)
+class Constant:
+    """A byte for each channel that a QLinearAdd adds to a convolution's output, or a QLinearMul multiplies with it: the
+    constant's shape in the model, and whether it is the first input."""
+
+    shape: Shape
+    is_first: bool
+    multiplies: bool
+
+
+@dataclass(frozen=True)
 class AddedReal:
     """The tensor of bytes that is dequantized and added to a convolution's real output."""
 
@@ -59,10 +69,13 @@ class AddedReal:
 class IntegerConvolution(PackedConvolution):
     """A convolution of bytes, and what is folded into it.
 
-    With a QLinearAdd folded in, `parameters` has the scale and zero point of the convolution's own output as `inner`,
-    those of the other tensor as `residual`, and those of the sum as `y`. With a table, `parameters` has its entries as
-    `table`, and `y` describes the table's input. With a max pool, the output is the pool's."""
+    With a constant folded in, `parameters` has the scale and zero point of the convolution's own output as `own`, those
+    of the constant as `constant`, and those of what they make as `y`. With a QLinearAdd of another tensor, those of
+    what is added to are `inner`, those of the tensor `residual`, and those of the sum `y`. With a table,
+    `parameters` has its entries as `table`, and `y` describes the table's input. With a max pool, the output is the
+    pool's."""
 
+    constant: Constant | None = None
     added: Added | AddedReal | None = None
     pooled: QuantizedPool | None = None
 
@@ -75,9 +88,14 @@ class IntegerConvolution(PackedConvolution):
         return "table" in self.parameters
 
     @property
+    def has_end(self) -> bool:
+        """True where a sum of two tensors, a pool or a table is folded in: behind these, nothing is."""
+        return self.added is not None or self.pooled is not None or self.has_table
+
+    @property
     def is_single(self) -> bool:
-        """True where no sum, pool or table is folded in."""
-        return self.added is None and self.pooled is None and not self.has_table
+        """True where nothing but a clamp is folded in."""
+        return self.constant is None and not self.has_end
 
     def problem(self, x_shape: Shape) -> Conv2d:
         given = self.parameters
@@ -85,6 +103,8 @@ class IntegerConvolution(PackedConvolution):
             x_shape, mode=Mode(), table=given.get("table"), w_scale=given.get("w_scale", 1.0),
             **{name: given.get(name, 0) for name in ("x_zero_point", "w_zero_point", "y_zero_point")},
         )  # fmt: skip
+        if self.constant is not None:
+            problem = self._with_constant(problem, x_shape, self.constant)
         if self.pooled is not None:
             return self._with_pool(problem, x_shape, self.pooled)
         if isinstance(self.added, AddedReal):
@@ -92,6 +112,16 @@ class IntegerConvolution(PackedConvolution):
             own = problem.quantization
             return replace(problem, quantization=replace(own, residual=self.added.dtype, residual_zero_point=zero))
         return problem if self.added is None else self._with_sum(problem, x_shape, self.added)
+
+    def _with_constant(self, problem: Conv2d, x_shape: Shape, constant: Constant) -> Conv2d:
+        """Return the problem with the constant. The model has it before the channels become pixels."""
+        if constant.multiplies:
+            return replace(problem, quantization=replace(problem.quantization, constant="multiplied"))
+        shape = self.made_shape(x_shape, replace(problem, pixel_shuffle=(1, 1), crop=(0, 0, 0, 0)))
+        shapes = (constant.shape, shape) if constant.is_first else (shape, constant.shape)
+        begins_with_own = begins_with_first(*shapes) != constant.is_first
+        chosen = "added" if begins_with_own else "added_first"
+        return replace(problem, quantization=replace(problem.quantization, constant=chosen))
 
     def _with_sum(self, problem: Conv2d, x_shape: tuple[int, ...], added: Added) -> Conv2d:
         """Return the problem with the sum. ONNX Runtime begins the sum with its first or second input, depending on

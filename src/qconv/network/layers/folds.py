@@ -1,23 +1,25 @@
-"""Folds of the layers after an integer convolution into it: a clamp, a max pool, a sum or a table. The result is one
-kernel with the same bits."""
+"""Folds of the layers after an integer convolution into it: a clamp, a constant, a max pool, a sum or a table. The
+result is one kernel with the same bits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard, TypeVar
 
 import numpy as np
 
 from qconv.network.graph.graph import Layer, Network
+from qconv.network.graph.reading import Array
 from qconv.network.graph.served import Served, Unserved
 from qconv.network.layers.binary import QuantizedBinary
-from qconv.network.layers.convolution import Added, IntegerConvolution
+from qconv.network.layers.convolution import Added, Constant, IntegerConvolution
 from qconv.network.layers.packed_convolution import check_smallest
 from qconv.network.layers.pooling import QuantizedPool
 from qconv.network.layers.table import Tabulated
 from qconv.tensor_ops import Add, MaxPool
 
+Behind = TypeVar("Behind", bound=Served)  # the kind of a layer behind a convolution
 # A number of output steps that is farther from zero than any byte.
 BEYOND = 512.0
 
@@ -99,6 +101,70 @@ def _clamp(network: Network, layer: Layer, convolution: IntegerConvolution) -> t
     return ("clamp", dict(limits)) if finite else None
 
 
+def fold_channel_constants(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
+    """Fold the QLinearAdd or QLinearMul of a constant per channel into the convolution or product before it. Exporters
+    write the bias of a product as the one, and the scale of a residual branch as the other."""
+    with_one = {one.inputs[0]: one for one in served.values() if _has_constant(one)}
+    return _each_with_next(network, served, with_one, with_constant)
+
+
+def _has_constant(one: Served) -> TypeGuard[QuantizedBinary]:
+    return isinstance(one, QuantizedBinary) and len(one.inputs) == 1
+
+
+def _each_with_next(
+    network: Network,
+    served: Mapping[str, Served],
+    behind: Mapping[str, Behind],
+    fold: Callable[[Network, IntegerConvolution, Behind], IntegerConvolution | None],
+) -> tuple[Network, dict[str, Served]]:
+    """Return the network with each of these layers, given by what they read, folded into the convolution before it."""
+    convolutions = [one for one in served.values() if isinstance(one, IntegerConvolution) and one.y in behind]
+    made = [fold(network, one, behind[one.y]) for one in convolutions]
+    found = {one.layer.name: one for one in made if one is not None}
+    gone = {part.name for one in found.values() for part in one.layer.parts[1:]}
+    left = (layer for layer in network.layers if layer.name not in gone)
+    layers = tuple(found[layer.name].layer if layer.name in found else layer for layer in left)
+    return replace(network, layers=layers), {name: one for name, one in {**served, **found}.items() if name not in gone}
+
+
+def with_constant(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
+    """Return the convolution with the sum or product of its output and a constant folded in, or None where no kernel
+    computes both."""
+    letters = _letters(network, convolution, add)
+    if letters is None or not convolution.is_single:
+        return None
+    own, other = letters
+    constant = add.operands["ab".index(other)]
+    assert not isinstance(constant, str)
+    values = _per_channel(network, convolution, constant)
+    if values is None:
+        return None
+    parameters = _of_sum(convolution, add, {"own": own, "constant": other})
+    layer = replace(convolution.layer, outputs=add.layer.outputs, parts=(convolution.layer, add.layer))
+    made = replace(
+        convolution,
+        layer=layer,
+        y=add.y,
+        parameters={**parameters, "constant": values},
+        constant=Constant(constant.shape, other == "a", add.kind is not Add),
+    )
+    return _if_served(made)
+
+
+def _per_channel(network: Network, convolution: IntegerConvolution, constant: Array) -> Array | None:
+    """Return the constant as a byte for each output channel, or None where it is one number or differs along another
+    axis."""
+    k, axes = len(convolution.weights), convolution.axes
+    shape = network.tensor(convolution.y).shape
+    rank = axes + 2 if axes else len(shape) if shape is not None else 1
+    if convolution.is_shuffled or constant.ndim > rank:
+        return None
+    wide = (1,) * (rank - constant.ndim) + constant.shape
+    at = 1 if axes else rank - 1
+    return constant.reshape(-1) if k > 1 and constant.size == wide[at] == k else None
+
+
 def with_pool(network: Network, convolution: IntegerConvolution, pool: QuantizedPool) -> IntegerConvolution | None:
     """Return the convolution with the pool folded in, or None where no kernel computes both."""
     if pool.kind is not MaxPool or convolution.y != pool.x or network.only_consumer(convolution.y) != pool.layer:
@@ -139,19 +205,14 @@ def fold_sums(network: Network, served: Mapping[str, Served]) -> tuple[Network, 
 
 def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> IntegerConvolution | None:
     """Return the convolution with the sum folded in, or None where no kernel computes both."""
-    own = _letter(convolution, add)
-    if own is None or network.only_consumer(convolution.y) != add.layer:
+    letters = _letters(network, convolution, add)
+    if letters is None:
         return None
-    other = "b" if own == "a" else "a"
+    own, other = letters
     tensor = add.operands["ab".index(other)]
     if not isinstance(tensor, str) or tensor == convolution.y or not _may_be_equal(network, convolution.y, tensor):
         return None
-    numbers = add.parameters
-    parameters = {name: value for name, value in convolution.parameters.items() if not name.startswith("y_")}
-    for what, default in (("scale", 1.0), ("zero_point", 0)):
-        parameters[f"inner_{what}"] = numbers.get(f"{own}_{what}", default)
-        parameters[f"residual_{what}"] = numbers.get(f"{other}_{what}", default)
-        parameters[f"y_{what}"] = numbers.get(f"y_{what}", default)
+    parameters = _of_sum(convolution, add, {"inner": own, "residual": other})
     layer = replace(
         convolution.layer,
         inputs=(*convolution.layer.inputs, tensor),
@@ -160,6 +221,19 @@ def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBi
     )
     added = Added(tensor, other == "a")
     made = replace(convolution, layer=layer, y=add.y, parameters=parameters, added=added)
+    return _if_served(made)
+
+
+def _of_sum(convolution: IntegerConvolution, add: QuantizedBinary, letters: Mapping[str, str]) -> dict[str, Any]:
+    """Return the parameters of a convolution and of the sum behind it, whose operands have these letters."""
+    parameters = {name: value for name, value in convolution.parameters.items() if not name.startswith("y_")}
+    for name, letter in {**letters, "y": "y"}.items():
+        for what, default in (("scale", 1.0), ("zero_point", 0)):
+            parameters[f"{name}_{what}"] = add.parameters.get(f"{letter}_{what}", default)
+    return parameters
+
+
+def _if_served(made: IntegerConvolution) -> IntegerConvolution | None:
     try:
         check_smallest(made)
     except Unserved:
@@ -167,17 +241,19 @@ def with_sum(network: Network, convolution: IntegerConvolution, add: QuantizedBi
     return made
 
 
-def _letter(convolution: IntegerConvolution, add: QuantizedBinary) -> str | None:
-    """Return the operand of the sum that the convolution produces, if both agree on scale, zero point and type and
-    nothing else is folded in; else None."""
+def _letters(network: Network, convolution: IntegerConvolution, add: QuantizedBinary) -> tuple[str, str] | None:
+    """Return the operand of the sum that the convolution produces, and the other one, if only the sum reads it, both
+    agree on scale, zero point and type, and no clamp and no other tensor is folded in; else None."""
     if convolution.activation != "none" or convolution.added is not None or convolution.out_type != add.dtype:
+        return None
+    if network.only_consumer(convolution.y) != add.layer:
         return None
     letter = "ab"[add.operands.index(convolution.y)] if isinstance(add.operands[0], str) else "b"
     same = all(
         _number(convolution.parameters, f"y_{what}", default) == _number(add.parameters, f"{letter}_{what}", default)
         for what, default in (("scale", 1.0), ("zero_point", 0))
     )
-    return letter if same else None
+    return (letter, "b" if letter == "a" else "a") if same else None
 
 
 def _number(parameters: Mapping[str, Any], name: str, default: float) -> float:
@@ -196,28 +272,18 @@ def _may_be_equal(network: Network, one: str, other: str) -> bool:
 def fold_tables_behind(network: Network, served: Mapping[str, Served]) -> tuple[Network, dict[str, Served]]:
     """Fold a table into the convolution before it, if only the table reads the convolution's output."""
     tables = {one.x: one for one in served.values() if isinstance(one, Tabulated)}
-    convolutions = [one for one in served.values() if isinstance(one, IntegerConvolution) and one.y in tables]
-    made = (with_table(network, one, tables[one.y]) for one in convolutions)
-    found = {one.layer.name: one for one in made if one is not None}
-    gone = {part.name for one in found.values() for part in one.layer.parts[1:]}
-    left = (layer for layer in network.layers if layer.name not in gone)
-    layers = tuple(found[layer.name].layer if layer.name in found else layer for layer in left)
-    return replace(network, layers=layers), {name: one for name, one in {**served, **found}.items() if name not in gone}
+    return _each_with_next(network, served, tables, with_table)
 
 
 def with_table(network: Network, convolution: IntegerConvolution, table: Tabulated) -> IntegerConvolution | None:
     """Return the convolution with the table folded in, or None where no kernel computes both."""
     if convolution.y != table.x or network.only_consumer(convolution.y) != table.layer:
         return None
-    # Kernels look up one byte by another of the same type, once, without a sum or a pool.
+    # Kernels look up one byte by another of the same type, once, without a sum of two tensors or a pool.
     types = {convolution.out_type, table.dtype, str(table.table.dtype)}
-    if len(types) > 1 or not convolution.is_single:
+    if len(types) > 1 or convolution.has_end:
         return None
     layer = replace(convolution.layer, outputs=table.layer.outputs, parts=(convolution.layer, table.layer))
     parameters = {**convolution.parameters, "table": table.table}
     made = replace(convolution, layer=layer, y=table.y, parameters=parameters)
-    try:
-        check_smallest(made)
-    except Unserved:
-        return None
-    return made
+    return _if_served(made)

@@ -24,9 +24,11 @@ class Again:
     @classmethod
     def of(cls, runner: Runner, given: Mapping[str, Value], wanted: Sequence[str]) -> Again | None:
         """Return the run that has just been made, where it was one recording of contiguous inputs."""
-        forms = {name: value.form for name, value in given.items()}
         recorded = runner.recording_of(given, wanted)
-        if recorded is None or any(is_last for _, _, is_last in forms.values()):
+        if recorded is None:
+            return None
+        forms = {name: value.form for name, value in given.items()}
+        if any(is_last for _, _, is_last in forms.values()):
             return None
         return cls(runner, recorded, forms, wanted)
 

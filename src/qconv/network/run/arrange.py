@@ -67,6 +67,14 @@ class Compared:
         how = "measured" if self.is_measured else "predicted"
         return f"one kernel {how} at {self.kernel_us:.2f} us, {self.unfused_us:.2f} us unfused"
 
+    @property
+    def doubt(self) -> str:
+        """Say why the one kernel is not taken though its time is shorter; nothing if that is not why."""
+        if not self.ratio < 1 <= self.safe_ratio:
+            return ""
+        times = "measured times differ" if self.is_measured else "predictions may be off"
+        return f", not by the factor of {self.unsure:g} by which {times}"
+
 
 @dataclass(frozen=True)
 class Arrangement:
@@ -259,6 +267,6 @@ def _arrangement(
         others = [found for fusion, (_, found) in compared.items() if fusion.begin == part]
         if others:
             nearest = min(others, key=lambda found: found.safe_ratio)
-            whys[element.layer.key] = f"with what follows, {nearest}; "
+            whys[element.layer.key] = f"with what follows, {nearest}{nearest.doubt}; "
     spans = tuple((part.begin, part.end) for part in chosen if isinstance(part, Fusion))
     return Arrangement(region.steps(spans), spans, whys, alternatives)

@@ -121,6 +121,8 @@ class Runner:
         if len(self.segments) != 1 or not set(wanted) <= set(self.segments[0].outputs):
             return None
         (segment,) = self.segments
+        if not segment.served:  # its inputs may be sequences of tensors
+            return None
         forms = forms_of({name: given[name] for name in segment.inputs if name in given})
         found = self._recordings.get((segment.outputs, forms))
         return found if isinstance(found, Recorded) else None

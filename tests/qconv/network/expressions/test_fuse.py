@@ -135,6 +135,18 @@ def test_a_normalization_between_quantized_tensors_is_one_launch() -> None:
     assert chain.kernels("y") == ["reduce"]
 
 
+def test_a_sum_of_two_branches_is_computed_by_whoever_reads_it() -> None:
+    chain = Chain(x=(3, 2, 12, 40), w=(3, 2, 1, 40))
+    chain.hold(branches=np.array([1], np.int64), pixels=np.array([1], np.int64))
+    chain.layer("ReduceSum", "x branches", "a", (3, 12, 40), keepdims=0)
+    chain.layer("ReduceMean", "a pixels", "mean", (3, 1, 40))
+    assert chain.kernels("mean") == ["reduce"]
+    chain.layer("Mul", "x w", "b", (3, 2, 12, 40))
+    chain.layer("ReduceSum", "b branches", "c", (3, 12, 40), keepdims=0)
+    chain.layer("Sigmoid", "c", "y", (3, 12, 40))
+    assert chain.kernels("y") == ["map"]
+
+
 def test_a_softmax_between_two_products_is_three_launches_with_all_that_lies_between() -> None:
     chain = Chain(q=(2, 12, 8), k=(2, 12, 8), v=(2, 12, 8))
     chain.hold(factor=np.float32(0.35))

@@ -179,7 +179,7 @@ def test_what_is_left_alone(what: str) -> None:
     x_is, residual_is, y_is = (model.numbers() for _ in range(3))
     own_is = model.numbers((0.1, 77))
     own = model.conv(x, 4, 5, x_is, own_is)
-    residual = model.constant(whole_range(model.rng, "uint8", (1, 5, 1, 1))) if what == "a constant" else None
+    residual = model.constant(whole_range(model.rng, "uint8", (5, 5, 5, 5))) if what == "a constant" else None
     residual = own if what == "itself" else residual
     shape = {"other extents": (5, 1, 5, 5), "another rank": (5, 5, 5)}.get(what, (5, 5, 5, 5))
     residual = model.input(*shape) if residual is None else residual

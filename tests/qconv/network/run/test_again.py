@@ -7,6 +7,7 @@ from threading import Thread
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from integer_model import Model
 from session_comparison import assert_equal
@@ -125,6 +126,20 @@ def test_what_it_gave_before_stays(repeated: list[int]) -> None:
     for x, got in zip(given, made, strict=True):
         for one, want in zip(got, Session(model(1), "cpu").run(None, {"x0": x}), strict=True):
             assert_equal(one, want, "kept")
+
+
+def test_a_sequence_of_tensors_runs_elsewhere_again_and_again(repeated: list[int]) -> None:
+    """Such an input has no form, and its layers no recording."""
+    sequence = onnx.helper.make_tensor_sequence_value_info("s", onnx.TensorProto.FLOAT, None)
+    y = onnx.helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)
+    node = onnx.helper.make_node("ConcatFromSequence", ["s"], ["y"], axis=0)
+    graph = onnx.helper.make_graph([node], "sequence", [sequence], [y])
+    made = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)], ir_version=9)
+    session = Session(made, "cpu")
+    for count in (1, 2, 2, 2):
+        (got,) = session.run(None, {"s": [np.ones(3, np.float32)] * count})
+        assert got.tolist() == [1.0] * 3 * count
+    assert not repeated
 
 
 def test_threads_of_two_forms() -> None:

@@ -314,3 +314,10 @@ READERS: Mapping[str, Callable[[Reader], Lazy]] = {
     "com.microsoft.FusedMatMul": fused_matmul,
     "com.microsoft.MatMulIntegerToFloat": matmul_integer_to_float,
 }
+# Inputs that are multiplied as matrices, of ops that transpose neither.
+FACTORS: Mapping[str, tuple[int, int]] = {
+    "MatMul": (0, 1),
+    "MatMulInteger": (0, 1),
+    "QLinearMatMul": (0, 3),
+    "com.microsoft.MatMulIntegerToFloat": (0, 1),
+}

@@ -13,7 +13,8 @@ import numpy as np
 
 from qconv.expression.index import Axis, Index, flat
 from qconv.expression.node import Node, call
-from qconv.network.expressions.lazy import Folding, Indices, Lazy, Reader, converted, number
+from qconv.expression.reduce import COMBINES
+from qconv.network.expressions.lazy import Folding, Indices, Lazy, Reader, converted, number, placed
 from qconv.network.expressions.readers.movement import reshaped
 from qconv.network.graph.served import Unserved
 
@@ -21,6 +22,8 @@ from qconv.network.graph.served import Unserved
 OF_ONE_AXIS = 13
 # Folds of no elements.
 OF_NOTHING: Mapping[str, float] = {"sum": 0, "product": 1, "maximum": -inf, "minimum": inf}
+# Functions combine so few elements, such as two branches that are added. Whoever reads the result computes it.
+FEW = 4
 
 
 def columns_of(x: Lazy, axes: Sequence[int]) -> tuple[Axis, ...]:
@@ -47,8 +50,27 @@ class Row:
             return number(value, dtype)
         return Folding(kind, self.element if of is None else of, self._columns)
 
+    def combined(self, kind: str, of: Node | None = None) -> Node:
+        """Return a fold, or the functions that combine few elements in its order."""
+        made = self.fold(kind, of)
+        return _in_halves(kind, _elements(made)) if isinstance(made, Folding) and self.count <= FEW else made
+
     def mean(self, of: Node | None = None) -> Node:
         return call("divide", self.fold("sum", of), number(self.count, "float32"))
+
+
+def _elements(fold: Folding) -> list[Node]:
+    every = np.ndindex(*(column.extent for column in fold.columns))
+    return [placed(fold.of, dict(zip(fold.columns, (Index((), one) for one in at), strict=True))) for at in every]
+
+
+def _in_halves(kind: str, elements: Sequence[Node]) -> Node:
+    """Combine each element of the first half, which is a power of two, with the one that is as far in the second."""
+    if len(elements) == 1:
+        return elements[0]
+    half = 1 << (len(elements) - 1).bit_length() - 1
+    others = [call(COMBINES[kind], one, other) for one, other in zip(elements, elements[half:], strict=False)]
+    return _in_halves(kind, [*others, *elements[len(others) : half]])
 
 
 def _real(node: Node) -> Node:
@@ -66,22 +88,22 @@ def _log_sum_exp(row: Row) -> Node:
 
 # The result of a row, by op.
 REDUCTIONS: Mapping[str, Callable[[Row], Node]] = {
-    "ReduceL1": lambda row: row.fold("sum", call("absolute", row.element)),
-    "ReduceL2": lambda row: call("sqrt", converted(row.fold("sum", _square(row.element)), "float32")),
-    "ReduceLogSum": lambda row: call("log", row.fold("sum")),
+    "ReduceL1": lambda row: row.combined("sum", call("absolute", row.element)),
+    "ReduceL2": lambda row: call("sqrt", converted(row.combined("sum", _square(row.element)), "float32")),
+    "ReduceLogSum": lambda row: call("log", row.combined("sum")),
     "ReduceLogSumExp": _log_sum_exp,
-    "ReduceMax": lambda row: row.fold("maximum"),
+    "ReduceMax": lambda row: row.combined("maximum"),
     "ReduceMean": lambda row: _mean(row),
-    "ReduceMin": lambda row: row.fold("minimum"),
-    "ReduceProd": lambda row: row.fold("product"),
-    "ReduceSum": lambda row: row.fold("sum"),
-    "ReduceSumSquare": lambda row: row.fold("sum", _square(row.element)),
+    "ReduceMin": lambda row: row.combined("minimum"),
+    "ReduceProd": lambda row: row.combined("product"),
+    "ReduceSum": lambda row: row.combined("sum"),
+    "ReduceSumSquare": lambda row: row.combined("sum", _square(row.element)),
 }
 
 
 def _mean(row: Row) -> Node:
     """Return the mean; that of integers is rounded toward zero."""
-    total = row.fold("sum")
+    total = row.combined("sum")
     return call("divide", total, number(row.count, "float32" if total.dtype == "float32" else total.dtype))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from qconv.dtypes import RANGES
 from qconv.expression.index import Axis, Index, flat
 from qconv.expression.node import Guard, Node, Position, call
+from qconv.expression.reduce import COMBINES
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import Array, Folding, Indices, Lazy, Reader, narrowed, number
 from qconv.network.graph.served import Unserved
@@ -24,7 +25,6 @@ from qconv.network.graph.served import Unserved
 FEW = 16
 # How many squares of squares an element is in a norm of each degree.
 SQUARES = {1: 0, 2: 1, 4: 2}
-COMBINE = {"sum": "add", "maximum": "maximum"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def pooled(kind: str, x: Lazy, windows: tuple[Window, ...], fill: Node, element:
     def at(indices: Indices) -> Node:
         if prod(sizes) <= FEW:
             taps = [_tap(of, windows, indices, each, fill) for each in product(*map(range, sizes))]
-            return reduce(lambda one, other: call(COMBINE[kind], one, other), taps)
+            return reduce(lambda one, other: call(COMBINES[kind], one, other), taps)
         columns = _columns(windows)
         return Folding(kind, _tap(of, windows, indices, map(Index.of, columns), fill), columns)
 

@@ -13,7 +13,8 @@ pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from one_expression import Arrays, computed, expected, model_of
 
-from qconv.network.expressions.readers.reductions import REDUCTIONS
+from qconv.expression.reduce import folded
+from qconv.network.expressions.readers.reductions import FEW, REDUCTIONS
 
 SHAPE = (3, 6, 4, 5)
 
@@ -41,6 +42,16 @@ def test_reductions_over_axes(op: str, axes: tuple[int, ...]) -> None:
     arrays["axes"] = np.array(axes, np.int64)
     for keeps in (0, 1):
         check(op, arrays, held=("axes",), keepdims=keeps)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, FEW, FEW + 1])
+@pytest.mark.parametrize("kind", ["Sum", "Prod", "Max", "Min"])
+def test_few_elements_are_combined_in_the_order_of_a_fold(kind: str, count: int) -> None:
+    x = np.array([1e8, 1.25, -1e8, 3.3, 0.7], np.float32)[:count, None] * np.ones((1, 7), np.float32)
+    fold = {"Sum": "sum", "Prod": "product", "Max": "maximum", "Min": "minimum"}[kind]
+    want = folded(fold, x.T)
+    got = computed(f"Reduce{kind}", {"x": x, "axes": np.array([0], np.int64)}, want, ["axes"], keepdims=0)
+    np.testing.assert_array_equal(got, want)
 
 
 def test_without_axes_some_reduce_nothing() -> None:

@@ -57,7 +57,7 @@ class SubtractPlan(Plan):
 
     @property
     def context(self) -> Context:
-        return Context(says=["  y = clamp(a - b, -128, 127)"], wants=frozenset())
+        return Context(says=["  y = clamp(a - b, -128, 127)"])
 
     def cost(self) -> float:
         return 1.0 / self.config.threads
