@@ -12,6 +12,9 @@ from qconv.generator.expect import DEPTH, LEAVES, NODES, Floats, Forest, Tree
 
 BINS = 24  # bins per feature
 DIGITS = 3  # decimal digits of the stored numbers
+LEAST_GAIN = 1e-9
+# Processors add in other orders. Splits whose gains differ by less than this part are equal, and the first is taken.
+EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -91,7 +94,8 @@ def _split(binned: NDArray[np.int64], wanted: Floats, weights: Floats, how: Boos
         - summed[:, -1:] ** 2 / (weight[:, -1:] + how.ridge)
     )
     gain[(weight < how.least_weight) | (other < how.least_weight)] = 0.0
-    best = int(np.argmax(gain))
-    if gain.flat[best] <= 1e-9:
+    most = gain.max()
+    if most <= LEAST_GAIN:
         return None
+    best = int(np.argmax(gain >= (1 - EQUAL) * most))
     return best // width, best % width

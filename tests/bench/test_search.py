@@ -138,11 +138,10 @@ def test_the_tuners_search_led_every_other_at_each_budget(mark: str) -> None:
     with the costs are compared with each other, and so are those without. `cheapest` is one of the tuner's."""
     from replay import BUDGETS
 
-    behind = []
-
     rows = json.loads(RESULTS.read_text())["rows"]
     compared = [row for row in rows if not row["search"].startswith("cheapest") and "flight" not in row["search"]]
     with_mark = [row for row in compared if row["search"].endswith(" +") == bool(mark)]
+    behind = []
     spaces = {row["space"] for row in rows}
     names = {row["search"] for row in with_mark}
     assert names >= {f"Optuna {name}{mark}" for name in ("TPE", "GP", "CMA-ES")} | {f"qconv{mark}"}
