@@ -32,20 +32,42 @@ class Boosting:
 def fit(rows: Floats, wanted: Floats, weights: Floats, problems: NDArray[np.int64], how: Boosting) -> Forest:
     """Return trees whose sum approximates `wanted`; `problems` says which rows belong together."""
     edges = [_edges(column) for column in rows.T]
-    binned = np.stack(
-        [np.searchsorted(edge, column) for edge, column in zip(edges, rows.T, strict=True)], axis=1
-    ).astype(np.int64)
+    bins = np.stack([np.searchsorted(edge, column) for edge, column in zip(edges, rows.T, strict=True)], axis=1)
+    histograms = _Histograms(bins, weights)
     total = np.maximum(np.bincount(problems, weights), 1e-9)
     trees: list[Tree] = []
     left = wanted.copy()
     for _ in range(how.trees):
         common = (np.bincount(problems, weights * left) / total)[problems]
-        tree, at = _tree(binned, edges, left - (1 - how.shared) * common, weights, how)
+        tree, at = _tree(histograms, edges, left - (1 - how.shared) * common, how)
         if all(feature < 0 for feature in tree.features):
             break
         trees.append(tree)
         left = left - np.array(tree.leaves)[at]
     return Forest(tuple(trees))
+
+
+class _Histograms:
+    """Sums of rows by node of a level, feature and bin, of all nodes at once: many small sums take longer."""
+
+    def __init__(self, bins: NDArray[np.int64], weights: Floats) -> None:
+        self.bins, self.weights = bins, weights
+        self.features = bins.shape[1]
+        self._row = self.features * (BINS + 1)
+        self._cells = bins + (BINS + 1) * np.arange(self.features)
+        self._weights = self.of_cells(weights)
+
+    def of_cells(self, values: Floats) -> Floats:
+        return np.repeat(values, self.features)
+
+    def of(self, node: NDArray[np.int64], nodes: int, values: Floats) -> tuple[Floats, Floats]:
+        """Return the weight of the rows up to each bin, and the sum of their values."""
+        cells = (self._cells + self._row * node[:, None]).ravel()
+        weight, summed = (
+            np.bincount(cells, of_each, self._row * nodes).reshape(nodes, self.features, BINS + 1).cumsum(axis=2)
+            for of_each in (self._weights, values)
+        )
+        return weight, summed
 
 
 def _edges(column: Floats) -> Floats:
@@ -57,45 +79,36 @@ def _edges(column: Floats) -> Floats:
 
 
 def _tree(
-    binned: NDArray[np.int64], edges: list[Floats], wanted: Floats, weights: Floats, how: Boosting
+    histograms: _Histograms, edges: list[Floats], wanted: Floats, how: Boosting
 ) -> tuple[Tree, NDArray[np.int64]]:
     """Return a tree, and the leaf of each row."""
     features, limits = [-1] * NODES, [0.0] * NODES
-    node = np.zeros(len(binned), np.int64)
+    values = histograms.of_cells(histograms.weights * wanted)
+    node = np.zeros(len(wanted), np.int64)
     for level in range(DEPTH):
-        for number in range(2**level - 1, 2 ** (level + 1) - 1):
-            own = np.flatnonzero(node == number)
-            above = np.zeros(len(own), np.int64)
-            if (split := _split(binned[own], wanted[own], weights[own], how)) is not None:
-                features[number], at = split
-                limits[number] = float(edges[split[0]][at])
-                above = (binned[own, split[0]] > at).astype(np.int64)
-            node[own] = 2 * number + 1 + above
-    leaf = node - NODES
-    weight = np.bincount(leaf, weights, LEAVES)
-    means = np.bincount(leaf, weights * wanted, LEAVES) / (weight + how.ridge)
+        feature, last = _splits(*histograms.of(node, 2**level, values), how)
+        first = 2**level - 1
+        for number in np.flatnonzero(feature >= 0):
+            features[first + number] = int(feature[number])
+            limits[first + number] = float(edges[feature[number]][last[number]])
+        above = histograms.bins[np.arange(len(node)), feature[node]] > last[node]
+        node = 2 * node + (above & (feature[node] >= 0))
+    weight = np.bincount(node, histograms.weights, LEAVES)
+    means = np.bincount(node, histograms.weights * wanted, LEAVES) / (weight + how.ridge)
     leaves = tuple(float(f"{how.rate * mean:.{DIGITS}g}") for mean in means)
-    return Tree(tuple(features), tuple(limits), leaves), leaf
+    return Tree(tuple(features), tuple(limits), leaves), node
 
 
-def _split(binned: NDArray[np.int64], wanted: Floats, weights: Floats, how: Boosting) -> tuple[int, int] | None:
-    """Return the feature, and its last bin below the split, that explain the most error."""
-    count = binned.shape[1]
-    if weights.sum() < 2 * how.least_weight:
-        return None
-    width = BINS + 1
-    flat = (binned + width * np.arange(count)).ravel()
-    weight = np.bincount(flat, np.repeat(weights, count), width * count).reshape(count, width).cumsum(axis=1)
-    summed = np.bincount(flat, np.repeat(weights * wanted, count), width * count).reshape(count, width).cumsum(axis=1)
-    other, rest = weight[:, -1:] - weight, summed[:, -1:] - summed
+def _splits(weight: Floats, summed: Floats, how: Boosting) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return the feature of each node, and its last bin below the split, that explain the most error; -1: none."""
+    other, rest = weight[..., -1:] - weight, summed[..., -1:] - summed
     gain = (
         summed**2 / (weight + how.ridge)
         + rest**2 / (other + how.ridge)
-        - summed[:, -1:] ** 2 / (weight[:, -1:] + how.ridge)
+        - summed[..., -1:] ** 2 / (weight[..., -1:] + how.ridge)
     )
     gain[(weight < how.least_weight) | (other < how.least_weight)] = 0.0
-    most = gain.max()
-    if most <= LEAST_GAIN:
-        return None
-    best = int(np.argmax(gain >= (1 - EQUAL) * most))
-    return best // width, best % width
+    flat = gain.reshape(len(gain), -1)
+    most = flat.max(axis=1)
+    best = np.argmax(flat >= (1 - EQUAL) * most[:, None], axis=1)
+    return np.where(most > LEAST_GAIN, best // (BINS + 1), -1), best % (BINS + 1)

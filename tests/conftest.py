@@ -18,8 +18,8 @@ from one_in import is_taken
 if TYPE_CHECKING:
     from qconv.device import Device
 
-# The fast suite has one in twelve of the tests marked turns. With its one in fifteen, .ci/run has a seventh.
-FAST_ONE_IN = 12
+# The fast suite has one in 24 of the tests marked turns. With its one in twenty, .ci/run has an eleventh.
+FAST_ONE_IN = 24
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -32,7 +32,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--one-in",
         type=int,
         metavar="N",
-        help="of the tests marked many or turns, one in N: others with each commit; 1: all, in the fast suite too",
+        help="of the tests marked many or turns, one in N, and a third of the files marked thirds, others with each "
+        "commit; 1: all, in the fast suite too",
     )
     parser.addoption("--gpu", metavar="SPEC", help="for tests marked gpu: cuda:1, say; default: the first GPU")
 
@@ -79,13 +80,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if one_in is None:
         return
-    taken: list[pytest.Item] = []
-    left: list[pytest.Item] = []
-    for item in items:
-        takes_turns = item.get_closest_marker("many") or item.get_closest_marker("turns")
-        (left if takes_turns and not is_taken(item.nodeid, head, one_in) else taken).append(item)
-    config.hook.pytest_deselected(items=left)
-    items[:] = taken
+    config.hook.pytest_deselected(items=[item for item in items if not has_its_turn(item, head, one_in)])
+    items[:] = [item for item in items if has_its_turn(item, head, one_in)]
+
+
+def has_its_turn(item: pytest.Item, head: str, one_in: int) -> bool:
+    if item.get_closest_marker("many") or item.get_closest_marker("turns"):
+        return is_taken(item.nodeid, head, one_in)
+    if item.get_closest_marker("thirds") and item.get_closest_marker("slow"):
+        # The tests of a file share what it builds.
+        return is_taken(item.nodeid.partition("::")[0], head, 3)
+    return True
 
 
 def head_commit() -> str | None:
@@ -113,7 +118,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
         if not gpu_specs():
             pytest.skip("no GPU here: CuPy is not installed, or it finds no driver or no device")
-    set_host_flags(optimises=item.get_closest_marker("slow") is not None)
+    set_host_flags(optimises=item.get_closest_marker("slow") is not None and item.get_closest_marker("many") is None)
 
 
 @pytest.hookimpl(trylast=True)  # behind the fixtures, which restore the environment

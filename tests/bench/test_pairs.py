@@ -11,6 +11,8 @@ from current import is_current
 
 from qconv.errors import Infeasible
 
+pytestmark = pytest.mark.thirds
+
 HEAD = (
     "model,layer1,layer2,fusion_class,pattern,kind1,kind2,act1,between,N,C,H,W,K1,R1,S1,stride1,pad1,dil1,groups1,"
     "OH1,OW1,K2,R2,S2,stride2,pad2,dil2,groups2,OH2,OW2"

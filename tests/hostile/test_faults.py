@@ -26,7 +26,7 @@ from qconv.tuner.measure.candidate import Candidate
 from qconv.tuner.measure.child import Child
 from qconv.tuner.measure.protocol import WALL_CLOCK
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="no g++")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(shutil.which("g++") is None, reason="no g++"), pytest.mark.thirds]
 PROBLEM = Conv2d(1, 3, 3, 4, 4, 1, 1)
 CPU = open_device("cpu")
 PLAN = generator.default(PROBLEM, CPU.target)

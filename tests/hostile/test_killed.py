@@ -22,7 +22,7 @@ from qconv.tune_db import text
 from qconv.tune_db.database import Database
 from tests.hostile import traced
 
-pytestmark = pytest.mark.skipif(not traced.AVAILABLE, reason=traced.WHY)
+pytestmark = [pytest.mark.skipif(not traced.AVAILABLE, reason=traced.WHY), pytest.mark.thirds]
 Say = Callable[[str], None]
 ROWS = [make_measurement(number) for number in range(3)]
 SOURCE = generator.render(generator.default(PROBLEM, target("sm_80")))

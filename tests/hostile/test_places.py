@@ -23,6 +23,8 @@ from qconv.tune_db import text
 from qconv.tune_db.database import Database
 from qconv.tune_db.measurement import Measurement
 
+pytestmark = pytest.mark.thirds
+
 KEY = "conv2d:n=1:h=4:w=4:c=5:k=6:r=3:s=3:pad=1,1,1,1:x_type=int8:w_type=int8:out_type=int8"
 PLAN = generator.default(parse(KEY), target("cpu"))
 WINNER = Measurement(

@@ -14,6 +14,8 @@ import mutate
 import pytest
 from mostly_slow import mostly_slow
 
+pytestmark = pytest.mark.thirds
+
 FILES = Path(__file__).with_name("additions")
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from torchvision_models import import_models
 
+pytestmark = pytest.mark.thirds
+
 EXAMPLES = Path(__file__).parents[2] / "examples"
 # They compile a library or several kernels, or measure.
 SLOW = ("fleet", "frame_to_boxes", "from_float", "library", "network", "torchvision_network")

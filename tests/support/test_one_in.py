@@ -34,6 +34,7 @@ def test_a_run_leaves_out_none_that_takes_no_turns() -> None:
     assert 0 < len([name for name in some if "::test_many" in name]) < len([n for n in every if "::test_many" in n]) / 2
 
 
+@pytest.mark.slow
 def test_the_fast_suite_has_a_part_of_those_that_take_turns() -> None:
     # A hundred and more take turns in these files: every commit has some.
     files = [str(path) for path in sorted(Path(__file__).parents[1].glob("templates/*_sanitizers.py"))]
@@ -42,6 +43,18 @@ def test_the_fast_suite_has_a_part_of_those_that_take_turns() -> None:
     assert fast < every < fast | slow
     functions = {name.partition("[")[0].partition("::")[2] for name in every - fast}
     assert {"test_nothing_is_found", "test_a_planted_bug_is_found"} <= functions
+
+
+@pytest.mark.slow
+def test_the_long_tests_of_a_file_that_builds_run_together_or_not_at_all() -> None:
+    texts = {str(path): path.read_text() for path in Path(__file__).parents[1].rglob("test_*.py")}
+    own = [path for path, text in texts.items() if "pytest.mark.thirds" in text and "pytest.mark.turns" not in text]
+    files = [path for path in own if path != __file__]
+    every, some = (collected(*files, "-m", "slow", "--one-in", number) for number in ("1", "20"))
+    taken, left = ({name.partition("::")[0] for name in names} for names in (some, every - some))
+    assert taken
+    assert left
+    assert not taken & left
 
 
 def collected(*arguments: str) -> set[str]:

@@ -38,7 +38,7 @@ def lacking() -> str | None:
     return next((f"no {name}" for name in ("cmake", "g++") if shutil.which(name) is None), None)
 
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(lacking() is not None, reason=lacking() or "")]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(lacking() is not None, reason=lacking() or ""), pytest.mark.thirds]
 
 
 @pytest.fixture(scope="module")

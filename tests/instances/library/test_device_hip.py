@@ -33,7 +33,7 @@ without_hip = pytest.mark.skipif(
     not (SYSTEM / "hip/hip_runtime_api.h").exists(),
     reason="no headers of HIP (apt-get install --no-install-recommends libamdhip64-dev)",
 )
-pytestmark = pytest.mark.skipif(LACKS is not None, reason=f"no {LACKS}")
+pytestmark = [pytest.mark.skipif(LACKS is not None, reason=f"no {LACKS}"), pytest.mark.thirds]
 
 
 @pytest.mark.turns

@@ -23,7 +23,7 @@ from qconv.ops.registry import op_of
 
 onnx = pytest.importorskip("onnx")
 ort = pytest.importorskip("onnxruntime")
-pytestmark = [builds, pytest.mark.slow]
+pytestmark = [builds, pytest.mark.slow, pytest.mark.thirds]
 
 CHAIN = FusedConv2d(FILTER, PROJECT)
 BEHIND = Conv2d(1, 5, 5, 8, 6, 1, 1, quantization=Quantization(per_channel=True, bias="float32", out_type="float32"))

@@ -19,7 +19,7 @@ from qconv.ops import registry
 from qconv.ops.registry import op_of
 
 torch: Any = pytest.importorskip("torch", reason="PyTorch is not installed: pip install 'qconv-tune[conformance]'")
-pytestmark = [builds, pytest.mark.slow]
+pytestmark = [builds, pytest.mark.slow, pytest.mark.thirds]
 
 
 @pytest.fixture(scope="module")

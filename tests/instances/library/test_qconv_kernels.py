@@ -20,6 +20,8 @@ from qconv.instances.library.write import write
 from qconv.ops import registry
 from qconv.ops.registry import op_of
 
+pytestmark = pytest.mark.thirds
+
 OTHER = "other"
 UPWARD = 0x800  # FE_UPWARD, on x86
 REAL = Quantization(out_type="float32", per_channel=True, x_zero_point=True, w_zero_point=True, bias="float32")

@@ -16,7 +16,7 @@ from qconv.device import cpu_runtime
 from qconv.instances.library.write import write
 from qconv.tensor_ops import Add
 
-pytestmark = [builds, pytest.mark.slow]
+pytestmark = [builds, pytest.mark.slow, pytest.mark.thirds]
 
 COUNTED = SUPPORT / "counted_launches.cpp"
 

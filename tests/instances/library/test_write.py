@@ -25,6 +25,8 @@ from qconv.ops import registry
 from qconv.ops.registry import OPS, op_of
 from qconv.tensor_ops import Add
 
+pytestmark = pytest.mark.thirds
+
 
 def test_a_library_of_one_problem_has_everything_that_its_build_names(tmp_path: Path) -> None:
     library = write([small()], tmp_path)

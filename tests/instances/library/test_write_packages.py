@@ -17,7 +17,7 @@ from qconv.instances.library.write import write
 from qconv.ops import registry
 from qconv.ops.registry import op_of
 
-pytestmark = [builds, pytest.mark.slow]
+pytestmark = [builds, pytest.mark.slow, pytest.mark.thirds]
 
 
 DRAWN = registry.draw(SMALL, 3)

@@ -117,6 +117,7 @@ def using(cleared: str, elements: int = ELEMENTS) -> str:
     return text.replace(begin, begin + USES.replace("ELEMENTS", str(elements)).replace("CLEARED", cleared))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 def test_under_a_sanitizer_it_starts_as_zeros(sanitizer: Sanitizer) -> None:
     report, outs = run(PLAN, DRAWN, sanitizer, source=using("i"))

@@ -35,6 +35,8 @@ from qconv.onnx.fallback import open_part
 from qconv.onnx.ship import build
 from qconv.targets.target import target
 
+pytestmark = pytest.mark.thirds
+
 CPU = open_device("cpu")
 
 

@@ -18,6 +18,8 @@ from qconv.torch.library import OPS  # noqa: E402
 from qconv.torch.program import Constant, Described, Program, Step  # noqa: E402
 from qconv.torch.schema import overloads  # noqa: E402
 
+pytestmark = pytest.mark.thirds
+
 ops = torch.ops.qconv
 LAST = torch.channels_last
 

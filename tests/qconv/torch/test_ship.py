@@ -21,6 +21,8 @@ from qconv.errors import Unshippable  # noqa: E402
 from qconv.network.ship.opened import OpenedNetwork  # noqa: E402
 from qconv.torch.ship import shapes_of  # noqa: E402
 
+pytestmark = pytest.mark.thirds
+
 REAL = torch.randn(2, 8, 6, 4, generator=torch.Generator().manual_seed(5))
 
 

@@ -35,6 +35,8 @@ from qconv.tuner.workloads.result import Station, results
 from qconv.tuner.workloads.schedule import Step, Visit, tune_workload
 from tests.tuner.workloads.test_schedule import FAST, Scaled
 
+pytestmark = pytest.mark.thirds
+
 CPU = open_device("cpu")
 NET = Workload.of("net", [Place(f"c{c}", Conv2d(1, 5, 5, c, 8, 3, 3, pad=1)) for c in range(8, 16)])
 

@@ -24,6 +24,8 @@ from qconv.tuner.workloads import fleet
 from qconv.tuner.workloads.fleet import Crew, Fleet
 from tests.tuner.workloads.test_schedule import FAST
 
+pytestmark = pytest.mark.thirds
+
 INTRUDER = Path(__file__).parents[2] / "support" / "intruder.py"
 
 
@@ -33,6 +35,7 @@ def _signals_blocked() -> int:
     return int(next(line for line in lines if line.startswith("SigBlk")).split()[1], 16)
 
 
+@pytest.mark.slow
 def test_no_other_user_of_the_machine_runs_code_through_a_local_cluster() -> None:
     """Each listener refuses clients without a certificate of this run; Dask's web pages are disabled."""
     pytest.importorskip("distributed", reason="Dask is not installed: pip install 'qconv-tune[fleet]'")

@@ -205,6 +205,7 @@ def test_whichever_was_measured_to_be_faster(one_kernel: None, times: Path) -> N
         assert list(said(ran(model, y, pools_in_convolutions=False))) == [own, y]
 
 
+@pytest.mark.slow
 def test_a_folder_that_was_built_has_it(one_kernel: None, times: Path, tmp_path: Path) -> None:
     model, own, y = stem(seed=8)
     made, device = model.made(y), open_device("cpu")

@@ -9,6 +9,8 @@ import pytest
 from qconv.errors import CompileError, DeviceError, KernelMissing
 from qconv.network.ship import cpp_library
 
+pytestmark = pytest.mark.thirds
+
 
 def test_a_missing_header_is_named_with_the_remedy(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(cpp_library, "_includes", lambda kind: iter([tmp_path]))

@@ -23,6 +23,8 @@ import qconv.onnx
 from qconv.device import open_device
 from qconv.network.ship import cpp_library, network_export
 
+pytestmark = pytest.mark.thirds
+
 SHARED = ("-shared", "-fPIC")
 BAD_FOLDER, NO_TARGET, NO_DEVICE = 2, 3, 4
 
@@ -58,6 +60,7 @@ def test_targets_share_their_weights(light: qconv.onnx.Shipped) -> None:
     assert (light.folder / "weights.bin").stat().st_size <= sum(-(-len(content) // 256) * 256 for content in contents)
 
 
+@pytest.mark.slow
 def test_a_target_has_the_plan_that_it_would_have_alone(tmp_path: Path) -> None:
     """The network is lowered once for all targets."""
     shapes = [{"x": (1, 3, 16, 16)}, {"x": (1, 3, 24, 8)}]

@@ -24,6 +24,8 @@ from qconv.network.ship.program import Place, Program
 from qconv.onnx.ship import shippable
 from qconv.targets.target import target
 
+pytestmark = pytest.mark.thirds
+
 CPU = target("cpu")
 CONTENT = bytes(range(24))
 

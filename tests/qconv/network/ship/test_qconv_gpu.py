@@ -56,7 +56,7 @@ VENDORS = {
         {"QCONV_STUB_ARCH": "gfx942"},
     ),
 }
-pytestmark = [pytest.mark.slow, builds]
+pytestmark = [pytest.mark.slow, builds, pytest.mark.thirds]
 
 
 @dataclass(frozen=True)

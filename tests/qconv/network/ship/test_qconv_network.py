@@ -18,7 +18,7 @@ from built_library import builds
 
 import qconv.onnx
 
-pytestmark = [pytest.mark.slow, builds]
+pytestmark = [pytest.mark.slow, builds, pytest.mark.thirds]
 SUPPORT = Path(__file__).parents[3] / "support"
 
 

@@ -16,7 +16,7 @@ from built_library import builds, including, stub_driver
 
 import qconv.onnx
 
-pytestmark = [pytest.mark.slow, builds]
+pytestmark = [pytest.mark.slow, builds, pytest.mark.thirds]
 HEADERS = {"CUDA": "cuda.h", "HIP": "hip/hip_runtime_api.h"}
 
 

@@ -23,7 +23,7 @@ from qconv.dtypes import ELEMENT_TYPES, FLOAT8
 from qconv.network.ship.program import Port
 from qconv.network.ship.vectors import drawn
 
-pytestmark = [pytest.mark.slow, builds]
+pytestmark = [pytest.mark.slow, builds, pytest.mark.thirds]
 
 
 @pytest.fixture(scope="module")
