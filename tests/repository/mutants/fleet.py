@@ -12,6 +12,7 @@ MUTANTS = (
         '{"host": HERE, "protocol": "tcp://"}',
         "Another user of the machine would run code as this one.",
         (LOCAL + "::test_no_other_user_of_the_machine_runs_code_through_a_local_cluster",),
+        slow=True,
     ),
     Mutant(
         "fleet: Dask's pages are for everyone",

@@ -169,9 +169,9 @@ MUTANTS = (
     ),
     Mutant(
         "boosting: splits that explain the same are told apart by their rounding",
-        "_split",
-        "(1 - EQUAL) * most",
-        "most",
+        "_splits",
+        "(1 - EQUAL) * most[:, None]",
+        "most[:, None]",
         "Processors add in other orders.",
         (FIT,),
     ),
