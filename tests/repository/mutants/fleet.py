@@ -21,6 +21,7 @@ MUTANTS = (
         '[] for who in ("scheduler",)}',
         "They name what is tuned, and ask for no certificate.",
         (LOCAL + "::test_no_other_user_of_the_machine_runs_code_through_a_local_cluster",),
+        slow=True,
     ),
     Mutant(
         "fleet: a client of TLS without certificates",
