@@ -38,6 +38,7 @@ MUTANTS = (
         "signal.pthread_sigmask(signal.SIG_BLOCK, set())",
         "Ctrl-C shows two tracebacks a worker around the table of what was found.",
         (LOCAL + "::test_no_other_user_of_the_machine_runs_code_through_a_local_cluster",),
+        slow=True,
     ),
     Mutant(
         "fleet: interrupts stay blocked",
@@ -46,5 +47,6 @@ MUTANTS = (
         "signal.pthread_sigmask(signal.SIG_BLOCK, before)",
         "Ctrl-C does nothing at all.",
         (LOCAL + "::test_no_other_user_of_the_machine_runs_code_through_a_local_cluster",),
+        slow=True,
     ),
 )

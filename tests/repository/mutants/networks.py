@@ -261,6 +261,7 @@ MUTANTS = (
         "if self._device is None:",
         "A folder for two targets would have addresses of the first one in the second one's plan.",
         ("ship/test_folder.py::test_a_target_has_the_plan_that_it_would_have_alone",),
+        slow=True,
     ),
     Mutant(
         "network: nothing is packed beforehand",
