@@ -4,21 +4,19 @@ from __future__ import annotations
 
 import random
 from functools import cache
-from itertools import islice
 
 import pytest
+from exactness import check
+from kernel_checks import check_fault_is_found, check_sanitized, random_plans
 from random_attentions import Sizes, attentions, of
 
 from qconv import generator
 from qconv.device import open_device
+from qconv.device.cpu_runtime import Sanitizer
 from qconv.errors import Infeasible
 from qconv.expression import Attention
 from qconv.generator.families.expression.attention import CHOICES, AttentionConfig, AttentionPlan
-from qconv.instances.load.pair import load
-from qconv.ops import registry
 from qconv.targets.target import TARGETS
-from qconv.tuner.measure import sanitized
-from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu.sm_80")
 NAMED: dict[str, tuple[Attention, tuple[int, ...]]] = {
@@ -36,11 +34,7 @@ NAMED: dict[str, tuple[Attention, tuple[int, ...]]] = {
 
 def plan_of(name: str) -> AttentionPlan:
     problem, numbers = NAMED[name]
-    return _plan(problem, AttentionConfig(*numbers))
-
-
-def _plan(problem: Attention, config: AttentionConfig) -> AttentionPlan:
-    plan = generator.plan(problem, config, CPU.target)
+    plan = generator.plan(problem, AttentionConfig(*numbers), CPU.target)
     assert isinstance(plan, AttentionPlan)
     return plan
 
@@ -48,8 +42,7 @@ def _plan(problem: Attention, config: AttentionConfig) -> AttentionPlan:
 @pytest.mark.turns
 @pytest.mark.parametrize("name", NAMED)
 def test_every_bit_is_the_oracles(name: str) -> None:
-    plan = plan_of(name)
-    assert mismatch(load(plan, CPU), registry.draw(plan.problem, 3)) is None
+    check(plan_of(name), CPU, 3)
 
 
 def test_which_factors_are_bytes_without_a_zero_point() -> None:
@@ -62,24 +55,16 @@ def test_which_factors_are_bytes_without_a_zero_point() -> None:
 
 
 @cache
-def drawn(seed: int, count: int) -> list[AttentionPlan]:
+def drawn(seed: int, count: int) -> list[generator.Plan]:
     rng = random.Random(f"attention {seed}")
-    return [_planned(problem, rng) for problem in islice(attentions(seed, count), count)]
-
-
-def _planned(problem: Attention, rng: random.Random) -> AttentionPlan:
-    while True:
-        try:
-            return _plan(problem, AttentionConfig(**{name: rng.choice(values) for name, values in CHOICES.items()}))
-        except Infeasible:
-            continue
+    problems = attentions(seed, count)
+    return [next(random_plans(problem, AttentionConfig, CHOICES, CPU.target, rng)) for problem in problems]
 
 
 @pytest.mark.turns
 @pytest.mark.parametrize("index", range(6))
 def test_random_attentions(index: int) -> None:
-    plan = drawn(1, 6)[index]
-    assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None
+    check(drawn(1, 6)[index], CPU, index)
 
 
 @pytest.mark.many
@@ -87,15 +72,14 @@ def test_random_attentions(index: int) -> None:
 @pytest.mark.parametrize("first", range(0, 120, 20))
 def test_many_random_attentions(first: int) -> None:
     for index, plan in enumerate(drawn(2, 120)[first : first + 20]):
-        assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None, str(plan.problem)
+        check(plan, CPU, index)
 
 
 @pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", ["ragged", "heads beside each other, a mask"])
-def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
-    plan = plan_of(name)
-    assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None
+def test_nothing_is_found(name: str, sanitizer: Sanitizer) -> None:
+    check_sanitized(plan_of(name), sanitizer)
 
 
 @pytest.mark.turns
@@ -108,12 +92,8 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
         ("address", "column = N - 1;", "column = N + 99999;"),
     ],
 )
-def test_a_planted_fault_is_found(sanitizer: sanitized.Sanitizer, old: str, new: str) -> None:
-    plan = plan_of("heads beside each other, a mask")
-    text = generator.render(plan).text
-    assert old in text
-    report, _ = sanitized.run(plan, registry.draw(plan.problem, 5), sanitizer, source=text.replace(old, new))
-    assert not report.clean
+def test_a_planted_fault_is_found(sanitizer: Sanitizer, old: str, new: str) -> None:
+    check_fault_is_found(plan_of("heads beside each other, a mask"), sanitizer, old, new)
 
 
 @pytest.mark.parametrize(

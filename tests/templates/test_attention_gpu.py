@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import random
-
 import pytest
+from kernel_checks import check_random_problems
 from random_attentions import Sizes, attentions, of
 
-from qconv import generator
 from qconv.device import Device
-from qconv.instances.load.pair import load
-from qconv.ops import registry
-from qconv.tuner.measure.verification import mismatch
 
 PROBLEMS = {
     "random": attentions(5, 60),
@@ -26,9 +21,4 @@ PROBLEMS = {
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_random_problems(kind: str, gpu: Device) -> None:
-    for index, problem in enumerate(PROBLEMS[kind]):
-        plans, _ = generator.space(problem, gpu.target)
-        chosen = (generator.default(problem, gpu.target), random.Random(f"{index} {problem}").choice(plans))
-        drawn = registry.draw(problem, index)
-        for plan in chosen:
-            assert mismatch(load(plan, gpu), drawn) is None, f"{problem} {plan.config}"
+    check_random_problems(PROBLEMS[kind], gpu)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import random
-
 import numpy as np
 import pytest
+from kernel_checks import check_random_problems
 from random_matmuls import attention, convolution, convolutions, matmuls, of_bytes, transposed
 
 from qconv import generator
@@ -13,7 +12,6 @@ from qconv.device import Device
 from qconv.expression import MatMul
 from qconv.instances.load.pair import load
 from qconv.ops import registry
-from qconv.tuner.measure.verification import mismatch
 
 PROBLEMS: dict[str, list[MatMul]] = {
     "matrices": matmuls(5, 40),
@@ -46,8 +44,4 @@ def test_the_largest_products_on_matrix_instructions(gpu: Device) -> None:
 @pytest.mark.gpu
 @pytest.mark.parametrize("kind", PROBLEMS)
 def test_random_problems(kind: str, gpu: Device) -> None:
-    for index, problem in enumerate(PROBLEMS[kind]):
-        plans, _ = generator.space(problem, gpu.target)
-        chosen = (generator.default(problem, gpu.target), random.Random(f"{index} {problem}").choice(plans))
-        for plan in chosen:
-            assert mismatch(load(plan, gpu), registry.draw(problem, index)) is None, f"{problem} {plan.config}"
+    check_random_problems(PROBLEMS[kind], gpu)

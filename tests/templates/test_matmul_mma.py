@@ -8,18 +8,19 @@ from itertools import islice
 
 import numpy as np
 import pytest
+from exactness import check
+from kernel_checks import check_fault_is_found, check_sanitized, random_plans
 from random_matmuls import matmuls
 
 from qconv import generator
 from qconv.device import open_device
+from qconv.device.cpu_runtime import Sanitizer
 from qconv.errors import Infeasible
 from qconv.expression import MatMul
 from qconv.generator.families.expression.matmul_mma import CHOICES, MatMulMma, MatMulMmaPlan, promising
 from qconv.instances.load.pair import load
 from qconv.ops import registry
 from qconv.targets.target import TARGETS
-from qconv.tuner.measure import sanitized
-from qconv.tuner.measure.verification import mismatch
 
 CPU = open_device("cpu.sm_80")
 DIFFERENCES = "multiply(to_float32(subtract(x0[{}],x2[0])),to_float32(subtract(x1[{}],x2[1])))"
@@ -76,8 +77,7 @@ def plan_of(name: str) -> MatMulMmaPlan:
 @pytest.mark.turns
 @pytest.mark.parametrize("name", NAMED)
 def test_every_bit_is_the_oracles(name: str) -> None:
-    plan = plan_of(name)
-    assert mismatch(load(plan, CPU), registry.draw(plan.problem, 3)) is None
+    check(plan_of(name), CPU, 3)
 
 
 @pytest.mark.turns
@@ -86,7 +86,7 @@ def test_every_bit_is_the_oracles(name: str) -> None:
 def test_every_bit_is_the_oracles_by_amds_instructions(device: str, name: str) -> None:
     amd, problem = open_device(device), NAMED[name][0]
     plan = generator.plan(problem, MatMulMma(64, 64, 32, 32, 64), amd.target)
-    assert mismatch(load(plan, amd), registry.draw(problem, 4)) is None
+    check(plan, amd, 4)
 
 
 def test_the_vectors() -> None:
@@ -116,29 +116,17 @@ def test_the_largest_products_are_exact() -> None:
 
 
 @cache
-def drawn(seed: int, count: int) -> list[MatMulMmaPlan]:
+def drawn(seed: int, count: int) -> list[generator.Plan]:
     rng = random.Random(f"matmul_mma {seed}")
     served = (one for one in matmuls(seed, 6 * count) if next(promising(one, CPU.target, CHOICES), None))
-    return [_planned(problem, rng) for problem in islice(served, count)]
-
-
-def _planned(problem: MatMul, rng: random.Random) -> MatMulMmaPlan:
-    while True:
-        config = MatMulMma(**{name: rng.choice(values) for name, values in CHOICES.items()})
-        try:
-            plan = generator.plan(problem, config, CPU.target)
-        except Infeasible:
-            continue
-        assert isinstance(plan, MatMulMmaPlan)
-        if plan.threads <= 256:
-            return plan
+    plans = (random_plans(problem, MatMulMma, CHOICES, CPU.target, rng) for problem in islice(served, count))
+    return [next(plan for plan in every if plan.threads <= 256) for every in plans]
 
 
 @pytest.mark.turns
 @pytest.mark.parametrize("index", range(8))
 def test_random_products(index: int) -> None:
-    plan = drawn(1, 8)[index]
-    assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None
+    check(drawn(1, 8)[index], CPU, index)
 
 
 @pytest.mark.many
@@ -146,15 +134,14 @@ def test_random_products(index: int) -> None:
 @pytest.mark.parametrize("first", range(0, 160, 20))
 def test_many_random_products(first: int) -> None:
     for index, plan in enumerate(drawn(2, 160)[first : first + 20]):
-        assert mismatch(load(plan, CPU), registry.draw(plan.problem, index)) is None, str(plan.problem)
+        check(plan, CPU, index)
 
 
 @pytest.mark.turns
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", ["vectors of four, ragged", "sums in several parts"])
-def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
-    plan = plan_of(name)
-    assert sanitized.mismatch(plan, registry.draw(plan.problem, 5), sanitizer) is None
+def test_nothing_is_found(name: str, sanitizer: Sanitizer) -> None:
+    check_sanitized(plan_of(name), sanitizer)
 
 
 @pytest.mark.turns
@@ -172,12 +159,8 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
         ),
     ],
 )
-def test_a_planted_fault_is_found(sanitizer: sanitized.Sanitizer, old: str, new: str) -> None:
-    plan = plan_of("sums in several parts")
-    text = generator.render(plan).text
-    assert old in text
-    report, _ = sanitized.run(plan, registry.draw(plan.problem, 5), sanitizer, source=text.replace(old, new))
-    assert not report.clean
+def test_a_planted_fault_is_found(sanitizer: Sanitizer, old: str, new: str) -> None:
+    check_fault_is_found(plan_of("sums in several parts"), sanitizer, old, new)
 
 
 @pytest.mark.parametrize(
