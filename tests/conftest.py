@@ -80,8 +80,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker(pytest.mark.slow)
     if one_in is None:
         return
-    config.hook.pytest_deselected(items=[item for item in items if not has_its_turn(item, head, one_in)])
-    items[:] = [item for item in items if has_its_turn(item, head, one_in)]
+    taken = {item: has_its_turn(item, head, one_in) for item in items}
+    config.hook.pytest_deselected(items=[item for item in items if not taken[item]])
+    items[:] = [item for item in items if taken[item]]
 
 
 def has_its_turn(item: pytest.Item, head: str, one_in: int) -> bool:
