@@ -11,7 +11,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 import node_cases
-from fallback_table import HEAD, PARTS, TRAINED, load, rows
+from fallback_table import ALL, HEAD, PARTS, TRAINED, cell, explanations, load, rows
 
 from qconv.device import Device
 
@@ -20,19 +20,32 @@ PAGE = (Path(__file__).parents[2] / "docs/networks.md").read_text().splitlines()
 
 def test_the_page_has_the_table_and_no_other_network() -> None:
     assert set(HEAD) <= set(PAGE)
-    table = PAGE[PAGE.index(HEAD[0]) + len(HEAD) :]
-    table = table[: table.index("")]
-    assert {tuple(line.strip("| ").split(" | ")[:2]) for line in table} == set(PARTS)
+    assert {(name, form) for name, form, *_ in cells(HEAD)} == set(PARTS)
+
+
+@pytest.mark.parametrize(
+    ("name", "form"), [pytest.param(*part, marks=[pytest.mark.slow] * (part[0] in TRAINED)) for part in PARTS]
+)
+def test_a_row_has_the_layers_of_its_first_model(name: str, form: str) -> None:
+    """Compare one model of each row in every run. All six take turns, so that a later commit would meet a stale row."""
+    skip_if_absent(name)
+    says, explanation = next(explanations(name, form))
+    here = [row for row in cells(HEAD) if row[:2] == [name, form] and says in row[2].replace(ALL, says).split(", ")]
+    assert [" | ".join(row[3:]) for row in here] == [cell(explanation)]
 
 
 @pytest.mark.many
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "form"), PARTS)
 def test_a_part_of_the_table_is_what_the_command_makes(name: str, form: str) -> None:
-    if name in TRAINED and load(name) is None:
-        pytest.skip("rapidocr-onnxruntime is not installed: pip install '.[networks]'")
+    skip_if_absent(name)
     made = list(rows(name, form))
     assert made == [line for line in PAGE if line.startswith(f"| {name} | {form} | ")]
+
+
+def skip_if_absent(name: str) -> None:
+    if name in TRAINED and load(name) is None:
+        pytest.skip("rapidocr-onnxruntime is not installed: pip install '.[networks]'")
 
 
 def cells(head: tuple[str, ...]) -> list[list[str]]:

@@ -24,6 +24,7 @@ from qconv.instances.choose import Choice
 from qconv.instances.choose.lookup import choose
 from qconv.instances.load.building import Place
 from qconv.instances.load.serving import answered_by, is_in_sequence, open_layers
+from qconv.network import Explanation
 from qconv.onnx import Session
 from qconv.op import Problem
 
@@ -33,6 +34,7 @@ TRAINED = {"ch_PP-OCRv4_det": (1, 3, 64, 96), "ch_PP-OCRv4_rec": (1, 3, 48, 96),
 PARTS = tuple(product((*networks.NETWORKS, *TRAINED), networks.FORMATS))
 # Has scales per channel, which those of the trained ones lack.
 OPSET = 17
+ALL = "all six"  # types, each per tensor and per channel
 HEAD = ("| network | format | types, weights per | on kernels | elsewhere |", "|---|---|---|---|---|")
 
 
@@ -87,8 +89,8 @@ def model_of(name: str, form: str, types: str, per_channel: bool) -> Any:
         return None
 
 
-def sessions(name: str, form: str) -> Iterator[tuple[str, Session | None]]:
-    """Yield sessions with the names of their variants."""
+def explanations(name: str, form: str) -> Iterator[tuple[str, Explanation | None]]:
+    """Yield the reports of sessions with the names of their variants."""
     for types in networks.TYPES:
         for per_channel in (False, True):
             says = f"{types} {'channel' if per_channel else 'tensor'}"
@@ -105,8 +107,8 @@ def fix(model: Any, shape: tuple[int, ...]) -> None:
         dim.dim_value = extent
 
 
-def described(model: Any, shape: tuple[int, ...]) -> Session:
-    """Return a session for inputs of this shape, whose kernels are chosen and not compiled."""
+def described(model: Any, shape: tuple[int, ...]) -> Explanation:
+    """Return the report of a session for inputs of this shape, whose kernels are chosen and not compiled."""
     fix(model, shape)
     device = open_device("cpu")
     place = Place(device.name, device.target)
@@ -119,7 +121,7 @@ def described(model: Any, shape: tuple[int, ...]) -> Session:
         return Unloaded(chosen[problem])
 
     with answered_by(answer):
-        return Session(model, "cpu")
+        return Session(model, "cpu").explain()  # which looks kernels up again
 
 
 class Unloaded:
@@ -132,10 +134,9 @@ class Unloaded:
         """Do nothing: no kernel runs."""
 
 
-def cell(session: Session | None) -> str:
-    if session is None:
+def cell(explanation: Explanation | None) -> str:
+    if explanation is None:
         return "is not taken"
-    explanation = session.explain()
     here = sum(row.runs_on == "qconv" for row in explanation.rows)
     fallen: Mapping[str, int] = Counter(explanation.fallen_back)
     ops = ", ".join(f"{op.removeprefix('com.microsoft.')} {count}" for op, count in sorted(fallen.items()))
@@ -144,10 +145,10 @@ def cell(session: Session | None) -> str:
 
 def rows(name: str, form: str) -> Iterator[str]:
     alike: dict[str, list[str]] = {}
-    for says, session in sessions(name, form):
-        alike.setdefault(cell(session), []).append(says)
+    for says, explanation in explanations(name, form):
+        alike.setdefault(cell(explanation), []).append(says)
     for shown, variants in alike.items():
-        which = "all six" if len(variants) == 6 else ", ".join(variants)
+        which = ALL if len(variants) == 6 else ", ".join(variants)
         yield f"| {name} | {form} | {which} | {shown if '|' in shown else f'{shown} |'} |"
 
 
