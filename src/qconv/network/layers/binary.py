@@ -16,7 +16,7 @@ from qconv.network.graph.reading import Array, Reading
 from qconv.network.graph.served import Prepared, Unserved
 from qconv.network.graph.value import Shape, Value, last_of
 from qconv.tensor_ops import Add, Binary, Mul
-from qconv.tensor_ops.binary import begins_with_first, turned
+from qconv.tensor_ops.binary import begins_with_first, turned, view_of
 
 # The inputs of QLinearAdd and QLinearMul that are scales and zero points.
 NUMBERS = {"a_scale": 1, "a_zero_point": 2, "b_scale": 4, "b_zero_point": 5, "y_scale": 6, "y_zero_point": 7}
@@ -65,14 +65,30 @@ class QuantizedBinary:
         # The model's shapes decide, because ONNX Runtime sees those.
         if self.kind is Add and is_turned != begins_with_first(*shapes):
             types["added_first"] = "a"
-        # With the channels last, a number per channel repeats along adjacent elements. A number per pixel does so in
-        # the model's order.
-        if a != b and len(a) == len(b) > 2 and prod(b) > 1:
+        orders = self._orders(a, b, isinstance(self.operands[not is_turned], str))
+        for is_last in orders[:-1]:
             try:
-                return self.kind.of(last_of(a), last_of(b), **types), is_turned, True
+                return self._of(a, b, is_last, types), is_turned, is_last
             except ValueError:
-                pass  # the next line raises if no order works
-        return self.kind.of(a, b, **types), is_turned, False
+                continue
+        return self._of(a, b, orders[-1], types), is_turned, orders[-1]
+
+    def _of(self, a: Shape, b: Shape, is_last: bool, types: Mapping[str, str]) -> Binary:
+        return self.kind.of(*(map(last_of, (a, b)) if is_last else (a, b)), **types)
+
+    @staticmethod
+    def _orders(a: Shape, b: Shape, is_computed: bool) -> tuple[bool, ...]:
+        """Return whether the channels are last, for each order to try: first the one that a larger batch has. There, a
+        number per channel repeats along adjacent elements with the channels last, and one per column of a matrix in the
+        model's order."""
+        if a == b or len(a) != len(b) or len(a) < 3 or prod(b) == 1:
+            return (False,)
+        batch = (2, *a[1:]), ((2, *b[1:]) if is_computed and a[0] == b[0] else b)
+        try:
+            view_of(*map(last_of, batch))
+        except ValueError:
+            return (False, True)
+        return (True, False)
 
 
 class _Paired:

@@ -99,6 +99,23 @@ def test_what_is_not_served_says_why(why: str, changed: dict[str, Any]) -> None:
         layer_of(**changed)
 
 
+@pytest.mark.parametrize(
+    ("shape", "constant", "is_last"),
+    [
+        ((196, 320), (320,), False),
+        ((320, 14, 14), (1, 320, 1, 1), True),
+        ((14, 14, 320), (320,), False),
+        ((320, 14, 14), (1, 1, 14, 14), False),
+    ],
+)
+@pytest.mark.parametrize("n", [1, 8])
+def test_the_order_of_axes_is_that_of_a_batch(
+    n: int, shape: tuple[int, ...], constant: tuple[int, ...], is_last: bool
+) -> None:
+    _, _, channels_last = layer_of(b=np.zeros(constant, np.uint8)).problem([(n, *shape), constant])
+    assert channels_last is is_last
+
+
 def test_equal_shapes_stay_in_the_order_in_which_they_lie() -> None:
     device = open_device("cpu")
     x = device.upload(np.arange(24, dtype=np.uint8).reshape(1, 2, 3, 4))  # one image, 2 by 3 pixels, 4 channels
