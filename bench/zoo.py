@@ -2,6 +2,7 @@
 PyTorch, eager and by Inductor, in the same run.
 
     python bench/zoo.py --limit-s 500 --out bench/results/nvidia-h200
+    python bench/zoo.py --timm dla34,mixer_s16_224 --suite brought --out bench/results/nvidia-h200
 
 The networks are those of `zoo_networks.py`: exported with an open batch and quantized by ONNX Runtime's
 `quantize_static` (QDQ, int8 weights per channel). Nothing is tuned. Each network has a process of its own, and a crash
@@ -33,7 +34,7 @@ from typing import Any
 from network_timing import INPUTS, ROUNDS, RUNS, Row
 from quantize_network import OPSETS
 from report import Report
-from zoo_networks import NETWORKS
+from zoo_networks import NETWORKS, brought
 
 from qconv.device import open_device
 
@@ -138,11 +139,11 @@ class Zoo:
 
     @property
     def rows(self) -> list[Row]:
-        order = list(NETWORKS)
+        order = [*NETWORKS, *sorted({row["name"] for row in self._rows.values()} - set(NETWORKS))]
         return sorted(self._rows.values(), key=lambda row: (row["batch"], order.index(row["name"])))
 
     def _row(self, name: str, batch: int) -> Row:
-        own: Row = {"name": name, "kind": NETWORKS[name].kind, "batch": batch, **self._own}
+        own: Row = {"name": name, "kind": brought(name).kind, "batch": batch, **self._own}
         found = self._rows.get(key_of(own), {})
         return found if is_of(found, own) else own
 
@@ -260,6 +261,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--batch", default="1,8,32", help="default: %(default)s")
     parser.add_argument("--only", default="", help="the networks that match a regular expression")
+    parser.add_argument("--timm", metavar="NAME,...", help="networks of timm that the zoo does not have, in its place")
     parser.add_argument("--activations", choices=tuple(OPSETS), default="uint8", help="default: %(default)s")
     parser.add_argument("--size", type=int, help="of the images; default: each network's own")
     parser.add_argument("--no-peers", action="store_true")
@@ -276,7 +278,8 @@ def main(arguments: list[str] | None = None) -> None:
         print(table(json.loads((options.out / f"{options.suite}.json").read_text())["rows"]))
         return
     zoo = Zoo(options)
-    chosen = [name for name in NETWORKS if re.search(options.only, name)]
+    brought_names = [f"timm.{name}" for name in options.timm.split(",")] if options.timm else NETWORKS
+    chosen = [name for name in brought_names if re.search(options.only, name)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.processes) as pool:
         for done in [pool.submit(zoo.run, name, Path(folder)) for name in chosen]:
             done.result()

@@ -387,3 +387,16 @@ NETWORKS = {
     "super_resolution": of_ours("super-resolution", SuperResolution, 180),
     "image_decoder": of_ours("generative", ImageDecoder, 256, channels=ImageDecoder.LATENT, reduction=8),
 }
+
+
+def brought(name: str) -> ZooNetwork:
+    """Return a network of the zoo, or `timm.NAME`: any that timm makes, for images of its own size."""
+    library, _, its_name = name.partition(".")
+    if library != "timm":
+        return NETWORKS[name]
+    import timm
+
+    found = timm.get_pretrained_cfg(its_name)
+    if found is None:
+        raise ValueError(f"timm has no network {its_name!r}")
+    return of_timm("timm", its_name, found.input_size[-1])

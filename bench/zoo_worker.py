@@ -26,7 +26,7 @@ from network_timing import INPUTS, ROUNDS, RUNS, Row, Stopwatch, as_graph, stopw
 from networks import run_number
 from quantize_network import SEED, export, with_statistics
 from timing import release
-from zoo_networks import NETWORKS
+from zoo_networks import brought
 
 from qconv.device import Device, open_device
 from qconv.onnx import Session
@@ -185,7 +185,7 @@ def ratios(row: Row) -> Row:
 
 
 def work(options: argparse.Namespace, say: Say, wait: Callable[[], None]) -> None:
-    network, device = NETWORKS[options.network], open_device(options.device)
+    network, device = brought(options.network), open_device(options.device)
     size = options.size or network.size
     shape = network.shape(size)
     torch.manual_seed(SEED)
@@ -235,7 +235,7 @@ def timed(row: Row, ours: Ours | None, peers: Peers | None, inputs: list[Any], f
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("network", choices=NETWORKS)
+    parser.add_argument("network", help="as `brought` of zoo_networks.py takes it")
     parser.add_argument("--batch", required=True)
     parser.add_argument("--size", type=int)
     parser.add_argument("--activations", required=True)
