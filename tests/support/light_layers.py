@@ -102,6 +102,12 @@ class Bytes:
         reads = ["Y", *(each for part in parts for each in (part, *self.is_of[part]))]
         return self.node("com.microsoft.QLinearConcat", reads, shape, y_is=y_is, axis=axis)
 
+    def cut(self, x: str, axis: int, begin: int, width: int) -> str:
+        shape = list(self.shape(x))
+        widths = [begin, width, shape[axis] - begin - width]
+        shape[axis] = width
+        return self.node("Split", [x], shape, y_is=self.is_of[x], axis=axis, split=widths, output=1, outputs=3)
+
     def convolution(self, x: str, k: int) -> str:
         """Add a convolution of 1x1."""
         n, c, *pixels = self.shape(x)
@@ -122,7 +128,11 @@ def hash_of(seed: object) -> int:
 
 def served_of(network: Network) -> dict[str, Served]:
     """Return the layers of bytes with their own kernels."""
-    return {layer.name: read_layer(layer, network) for layer in network.layers if "QLinear" in layer.op}
+    return {
+        layer.name: read_layer(layer, network)
+        for layer in network.layers
+        if layer.op == "Split" or "QLinear" in layer.op
+    }
 
 
 def by_own_kernels(network: Network, fed: dict[str, Any]) -> dict[str, Any]:

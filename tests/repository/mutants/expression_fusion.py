@@ -27,6 +27,22 @@ MUTANTS = (
         ("expressions/test_fuse.py::test_what_is_too_large_for_a_kernel_stays_elsewhere",),
     ),
     Mutant(
+        "fuse: the scores of an attention have their heads last",
+        "_Fusion._wants_last",
+        " or (has_product(one.root) and any(map(self._folds, behind)))",
+        "",
+        "A softmax reads scattered bytes, and the attention is three kernels.",
+        (FUSE + "::test_rows_of_a_product_that_a_softmax_folds_are_of_neighbours",),
+    ),
+    Mutant(
+        "products: a vector is multiplied as a matrix",
+        "readers/products.py",
+        "if is_exact and shape[-1] == 1:",
+        "if False:",
+        "One thread sums a row of a hundred that a team of them could share.",
+        (PRODUCTS + "::test_integers_by_a_vector_are_a_reduction",),
+    ),
+    Mutant(
         "lowering: a folded shuffle is read as a shuffle",
         "_with_expressions",
         "network = unfolded(network, ends)",

@@ -71,6 +71,14 @@ MUTANTS = (
         (LIGHT + "::test_a_sum_behind_a_convolution_stays_with_it",),
     ),
     Mutant(
+        "light: a part that two layers read is cut by one of them",
+        "_cuts_and_readers",
+        "behind = network.only_consumer(one.y)",
+        "behind = network.consumers[one.y][0]",
+        "The other reader would wait for a tensor that nobody stores, or cut it again.",
+        (LIGHT + "::test_a_part_of_a_tensor_is_cut_by_the_layer_that_alone_reads_it",),
+    ),
+    Mutant(
         "light: the flattening behind a global pool waits for shapes",
         "is_a_view",
         "if isinstance(one, Reshaped) else [None]",

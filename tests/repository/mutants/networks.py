@@ -360,6 +360,14 @@ MUTANTS = (
         (ELEMENTWISE,),
     ),
     Mutant(
+        "network: at batch one, tokens beside a vector are channels",
+        "QuantizedBinary._orders",
+        "batch = (2, *a[1:])",
+        "batch = (a[0], *a[1:])",
+        "Both orders have a kernel there, and one of them needs copies before and behind it.",
+        (ELEMENTWISE + "::test_the_order_of_axes_is_that_of_a_batch",),
+    ),
+    Mutant(
         "network: the scales stay where they are as the inputs are turned",
         "_Paired.__init__",
         "turned(layer.parameters) if self._turned else layer.parameters",

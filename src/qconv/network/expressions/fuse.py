@@ -35,6 +35,7 @@ from qconv.network.expressions.lazy import (
     Shape,
     cost_of,
     has_fold,
+    has_product,
     indices_within,
     root_of,
     stored,
@@ -121,7 +122,7 @@ class _Fusion:
         if read is None or layer.captured or len(made) != 1:
             raise Unserved(f"no kernel here computes {layer.op}")
         (y,) = made
-        folds = layer.op in FOLDING and layer.name not in self.lights and not self._joins_again(layer)
+        folds = self._folds(layer) and not self._joins_again(layer)
         most = FOLDED if folds else FOLDED - WIDENED if self._is_widened_for_fold(layer) else MOST_FUNCTIONS
         placed = read_by_place(layer, self.network)
         for name in layer.reads:
@@ -175,7 +176,7 @@ class _Fusion:
             return False
         while behind is not None and (behind is layer or behind.op in MOVING):
             behind = self.network.only_consumer(behind.outputs[0])
-        return behind is not None and behind.op in FOLDING and behind.name not in self.lights
+        return behind is not None and self._folds(behind)
 
     def _is_stored_for(self, name: str, folds: bool, most: int) -> bool:
         """True where a reader, which computes this many functions of a tensor, needs a pending one in memory."""
@@ -254,11 +255,15 @@ class _Fusion:
         if any(has_channels_last(self.served[reader]) for reader in readers if reader in self.served):
             return True
         held = self._held_for(one)
-        if self._reads_by_place(one):
+        if self._reads_by_place(one) or (has_product(one.root) and any(map(self._folds, behind))):
             return False
         prefers = None if has_fold(one.root) else reads_last(one.lazy, held)
         alike = [each for each in one.reads if len(held(each).shape) == rank]
         return any(held(each).is_last for each in alike) if prefers is None else prefers
+
+    def _folds(self, layer: Layer) -> bool:
+        """True where a layer folds, as a softmax does the rows of a product: as a rule along the last axis."""
+        return layer.op in FOLDING and layer.name not in self.lights
 
     def _reads_by_place(self, one: _Pending) -> bool:
         """True where elements have computed places, which are counted in the model's order: the pixels of a channel are

@@ -371,6 +371,10 @@ def has_fold(root: Node) -> bool:
     return any(isinstance(node, Folding | Product) for node in in_order(root))
 
 
+def has_product(root: Node) -> bool:
+    return any(isinstance(node, Product) for node in in_order(root))
+
+
 def cost_of(root: Node) -> tuple[int, int]:
     """Return the number of elements read, without single numbers, and of functions."""
     nodes = in_order(root)

@@ -54,7 +54,22 @@ def taken_over(network: Network, served: Mapping[str, Served]) -> dict[str, Read
         computing = [layer for layer in group if isinstance(served.get(layer.name), QuantizedBinary | Tabulated)]
         if len(computing) >= FEWEST or any(layer.name not in served for layer in group):
             taken |= {layer.name: readers[layer.name] for layer in group if layer.name in readers}
+    for pair in _cuts_and_readers(network, served, readers):
+        taken |= {name: readers[name] for name in pair}
     return taken
+
+
+def _cuts_and_readers(
+    network: Network, served: Mapping[str, Served], readers: Mapping[str, ReadLight]
+) -> Iterator[tuple[str, str]]:
+    """Yield each layer that cuts a part out of a tensor, with the light layer that alone reads the part."""
+    for name in readers:
+        one = served[name]
+        if not isinstance(one, Joined) or len(one.inputs) > 1:
+            continue
+        behind = network.only_consumer(one.y)
+        if behind is not None and behind.name in readers and not isinstance(served[behind.name], Joined):
+            yield name, behind.name
 
 
 def is_a_view(network: Network, one: Served | None) -> bool:

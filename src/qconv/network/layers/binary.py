@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -65,16 +66,14 @@ class QuantizedBinary:
         # The model's shapes decide, because ONNX Runtime sees those.
         if self.kind is Add and is_turned != begins_with_first(*shapes):
             types["added_first"] = "a"
-        orders = self._orders(a, b, isinstance(self.operands[not is_turned], str))
-        for is_last in orders[:-1]:
-            try:
+        *first, last = self._orders(a, b, isinstance(self.operands[not is_turned], str))
+        for is_last in first:
+            with suppress(ValueError):
                 return self._of(a, b, is_last, types), is_turned, is_last
-            except ValueError:
-                continue
-        return self._of(a, b, orders[-1], types), is_turned, orders[-1]
+        return self._of(a, b, last, types), is_turned, last
 
-    def _of(self, a: Shape, b: Shape, is_last: bool, types: Mapping[str, str]) -> Binary:
-        return self.kind.of(*(map(last_of, (a, b)) if is_last else (a, b)), **types)
+    def _of(self, a: Shape, b: Shape, is_last: bool, types: Mapping[str, Any]) -> Binary:
+        return self.kind.of(last_of(a), last_of(b), **types) if is_last else self.kind.of(a, b, **types)
 
     @staticmethod
     def _orders(a: Shape, b: Shape, is_computed: bool) -> tuple[bool, ...]:

@@ -12,6 +12,7 @@ pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
 from expressed_layers import by_onnxruntime, model_of_nodes
+from light_layers import Bytes, served_of
 from one_expression import evaluated
 from onnx import helper
 
@@ -271,3 +272,19 @@ def test_a_normalization_whose_rows_are_rolled_is_one_kernel() -> None:
     chain.layer("Slice", "n none one axis", "b", (2, 5, 40))
     chain.layer("Concat", "a b", "y", SHAPE, axis=1)
     assert chain.kernels("y") == ["reduce"]
+
+
+def test_rows_of_a_product_that_a_softmax_folds_are_of_neighbours() -> None:
+    """Whatever the order of axes in which the factors lie: the heads of what a convolution makes are its channels."""
+    made = Bytes("uint8", "heads")
+    heads = made.convolution(made.input(2, 3, 5, 8), 4)
+    rows = made.dequantized(heads)
+    across = made.node("Transpose", [rows], (2, 4, 8, 5), "float32", perm=[0, 1, 3, 2])
+    scores = made.node("MatMul", [rows, across], (2, 4, 5, 5), "float32")
+    weights = made.node("Softmax", [scores], (2, 4, 5, 5), "float32", axis=-1)
+    network = made.network(weights)
+    fused, served, _ = fuse(network, served_of(network))
+    found = [served[layer.name] for layer in fused.layers if isinstance(served[layer.name], Expressed)]
+    kernels = [one.kernel(one.lasts) for one in found]  # type: ignore[attr-defined]
+    assert [(one.problem.op, one.is_last) for one in kernels] == [("matmul", False), ("reduce", False)]
+    assert any(found[0].lasts)  # type: ignore[attr-defined]

@@ -109,6 +109,22 @@ def test_a_layer_alone_keeps_its_kernel() -> None:
         assert not check(made, y)
 
 
+@TYPES
+@pytest.mark.parametrize("axis", [1, 3])
+def test_a_part_of_a_tensor_is_cut_by_the_layer_that_alone_reads_it(axis: int, dtype: str) -> None:
+    readers: list[Callable[[Bytes, str], str]] = [
+        lambda made, part: made.pair("Mul", part, made.input(*made.shape(part))),
+        lambda made, part: made.table(part),
+    ]
+    for read in readers:
+        made = Bytes(dtype, "cut")
+        part = made.cut(made.input(2, 9, 3, 7), axis, 2, 4)
+        y = read(made, part)
+        assert check(made, y) == [y]
+        network = made.network(y, part)
+        assert not taken_over(network, served_of(network)), "the caller reads it as well"
+
+
 def test_a_layer_beside_one_without_a_kernel_is_part_of_its_expression() -> None:
     made = Bytes("uint8", "beside")
     x = made.input(2, 4, 3, 5)

@@ -12,6 +12,7 @@ from qconv.expression.node import Guard, Node, call
 from qconv.network.expressions.guarding import guarded
 from qconv.network.expressions.lazy import (
     Element,
+    Folding,
     Indices,
     Lazy,
     Place,
@@ -31,8 +32,10 @@ from qconv.network.layers.window import transposed_extents
 EXACT, LARGEST_DIFFERENCE = 2**24, 255
 
 
-def product(a: Lazy, b: Lazy) -> Lazy:
-    """Return the product of two tensors of matrices, as NumPy's matmul broadcasts them; int32 or float32."""
+def product(a: Lazy, b: Lazy, is_exact: bool = False) -> Lazy:
+    """Return the product of two tensors of matrices, as NumPy's matmul broadcasts them; int32 or float32. With
+    `is_exact`, the order of its sums changes no bit: then one by a vector is a reduction, in which threads share a
+    row."""
     wide_a = reshaped(a, (1, *a.shape)) if len(a.shape) == 1 else a
     wide_b = reshaped(b, (*b.shape, 1)) if len(b.shape) == 1 else b
     if not a.shape or not b.shape or wide_a.shape[-1] != wide_b.shape[-2]:
@@ -48,7 +51,10 @@ def product(a: Lazy, b: Lazy) -> Lazy:
 
     def at(indices: Indices) -> Node:
         *batch, m, n = indices
-        return Product(at_a((*batch, m, k)), at_b((*batch, k, n)), sums)
+        row, column = at_a((*batch, m, k)), at_b((*batch, k, n))
+        if is_exact and shape[-1] == 1:
+            return Folding("sum", call("multiply", row, column), sums)
+        return Product(row, column, sums)
 
     made = Lazy(shape, "float32" if a.computed == "float32" else "int32", at)
     kept = (*outer, *shape[-2 : -2 + (len(a.shape) > 1)], *shape[-1:][: len(b.shape) > 1])
@@ -136,7 +142,7 @@ def _of_differences(reader: Reader, a: int, b: int, a_zero: int, b_zero: int) ->
     right = _minus(reader.x(b), _input(reader, b_zero), -1)
     if LARGEST_DIFFERENCE**2 * left.shape[-1] < EXACT:
         left, right = _as_floats(left), _as_floats(right)
-    return product(left, right)
+    return product(left, right, is_exact=True)
 
 
 def _as_floats(x: Lazy) -> Lazy:

@@ -3,6 +3,7 @@ most 4e-6 of 1 or the number."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 pytest.importorskip("onnx", reason="onnx is not installed")
 pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
 
+from expressed_layers import keys_of
 from one_expression import Arrays, computed, expected, model_of
 
 BYTES = ("int8", "uint8")
@@ -54,6 +56,24 @@ def test_matrices_broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> None:
     if len(a) > 1 < len(b):
         for left, right in (("uint8", "int8"), ("uint8", "uint8")):
             check("MatMulInteger", {"a": whole(left, *a), "b": whole(right, *b)}, "int32")
+
+
+@pytest.mark.parametrize(
+    ("op", "shape", "kind"),
+    [
+        ("MatMulInteger", (5, 1), "reduce"),
+        ("MatMulInteger", (5,), "reduce"),
+        ("MatMulInteger", (5, 4), "matmul"),
+        ("MatMul", (5, 1), "matmul"),
+    ],
+)
+def test_integers_by_a_vector_are_a_reduction(op: str, shape: tuple[int, ...], kind: str) -> None:
+    """Sums of floats keep the order of a product."""
+    draw = reals if op == "MatMul" else partial(whole, "uint8")
+    arrays = {"a": draw(3, 5), "b": draw(*shape)}
+    (key,) = keys_of(model_of(op, arrays, "float32" if op == "MatMul" else "int32"))
+    assert key.startswith(f"{kind}:")
+    check(op, arrays, "float32" if op == "MatMul" else "int32")
 
 
 @pytest.mark.parametrize("trans_a", [0, 1])
