@@ -460,6 +460,8 @@ def test_a_default_reads_and_writes_16_bytes_of_a_large_copy(target: str) -> Non
         ("float32", ["float32*4194304"], "y=x0[i1*2048+i0]", 1),
         ("float32", ["float32*4194304"], "y=guarded(x0[i0*2048+i1-1],0.0,i1-1,2047)", 1),
         ("float32", [], "y=to_float32(position(i1))", 4),
+        ("uint8", ["uint8*4194304", "uint8*4096"], "y=add(x0[i0*2048+i1],x1[i1*2])", 16),
+        ("uint8", ["uint8*4194304", "uint8*8388608"], "y=add(x0[i0*2048+i1],x1[i0*4096+i1*2])", 4),
     ],
 )
 def test_a_default_has_vectors_of_what_is_contiguous(y_type: str, operands: list[str], do: str, vector: int) -> None:

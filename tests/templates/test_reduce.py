@@ -12,6 +12,7 @@ from qconv import generator
 from qconv.device import open_device
 from qconv.errors import Infeasible
 from qconv.expression import Reduce
+from qconv.expression.problem import Operand
 from qconv.generator.families.expression.reduce import ReduceConfig
 from qconv.instances.load.pair import load
 from qconv.op import Sample
@@ -182,6 +183,20 @@ def test_the_default_reads_a_large_problem_once_in_wide_vectors(
     assert chosen.alignment["x0"] >= vector_bytes
     named = {each.name: each.value for each in chosen.constants["Derived values."]}
     assert named["BATCHES"] == 1
+
+
+def test_a_thread_holds_no_more_bytes_than_it_can_unpack() -> None:
+    """Thirteen vectors of two tensors took 1216 bytes of the stack on sm_90a, and five times as long."""
+    operands = (Operand("uint8", 401408), Operand("uint8", 401408))
+    do = "s=sum_of(add(to_float32(x0[c0*128+r0]),to_float32(x1[c0*128+r0])));y=s"
+    problem = Reduce(operands, "float32", do, rows=(128,), columns=(3136,))
+    for unroll in (8, 16):
+        chosen = config(256, 256, vector=16, across=1, unroll=unroll)
+        if unroll == 8:
+            generator.plan(problem, chosen, TARGETS["sm_90a"])
+        else:
+            with pytest.raises(Infeasible, match="registers of a thread for its elements"):
+                generator.plan(problem, chosen, TARGETS["sm_90a"])
 
 
 def test_the_default_of_groups_reads_neighbours_by_neighbouring_threads() -> None:

@@ -266,8 +266,9 @@ class MapPlan(WaitingPlan):
 
 @lru_cache(maxsize=256)
 def best_vector(problem: Map) -> int:
-    """Return the vector whose widest array is read or written in 16 bytes. Where a load along the last axis is not one
-    of neighbours, vectors are of no use but to a store, of 4 bytes. A search asks for it with every config."""
+    """Return the vector whose widest array is read or written in 16 bytes. Where a load from a large tensor along the
+    last axis is not one of neighbours, vectors are of no use but to a store, of 4 bytes. A search asks for it with
+    every config."""
     axis = problem.axes[-1] if problem.axes else None
     along = _along(problem.root, axis)
     dtypes = [problem.y_type, *(problem.named[load.operand].dtype for load in along)]
@@ -278,7 +279,8 @@ def best_vector(problem: Map) -> int:
         # A warp has few branches where its vectors are short.
         short = [vector for vector in fitting if vector <= max(1, 4 // ELEMENT_TYPES[problem.y_type].bytes)]
         return next(vector for vector in reversed(short) if chains_of(problem.root, axis, vector))
-    if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in along):
+    large = [load for load in along if _is_large(problem, load)]
+    if axis is not None and not all(is_vector(load, axis, fitting[-1]) for load in large):
         return min(fitting[-1], max(1, 4 // widest))
     return max([fitting[-1], *_wider(problem, extent)])
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from math import log2
+from math import ceil, log2
 from typing import ClassVar
 
 from qconv.dtypes import ELEMENT_TYPES
@@ -60,6 +60,7 @@ SAYS = {
 MOST_SHUFFLED = 32
 # Registers per thread for the elements that it has, and for the lanes of all folds of a pass.
 MOST_HELD_REGISTERS, MOST_LANE_REGISTERS = 112, 64
+REGISTER_BYTES = 4
 MOST_ACROSS = 32  # clang keeps an address for each
 MOST_LONG_REGISTERS = 16  # compilers unroll the loop over columns, and comparing int64 takes several for each
 # An H200, for the cost of a plan.
@@ -390,10 +391,12 @@ def _check_registers(made: Passes, config: ReduceConfig, jumps: int, steps: int)
 
 
 def held_registers(made: Passes, config: ReduceConfig, steps: int) -> int:
-    """Return the registers of a thread for its vectors, and for the values that it keeps between two passes."""
-    vectors = sum(ELEMENT_TYPES[made.problem.named[load.operand].dtype].bytes for load in made.loads)
+    """Return the registers of a thread for its vectors, and for the values that it keeps between two passes. Elements
+    of which several lie in a register take half as many again, because compilers unpack them early."""
+    sizes = [ELEMENT_TYPES[made.problem.named[load.operand].dtype].bytes for load in made.loads]
+    vectors = sum(1.5 * size if size < REGISTER_BYTES else size for size in sizes)
     kept = max(sum(ELEMENT_TYPES[one.node.dtype].bytes for one in each.read) for each in made.all)
-    return ceil_div((vectors + kept) * config.vector * steps, 4)
+    return ceil((vectors + kept) * config.vector * steps / REGISTER_BYTES)
 
 
 FAMILY = Family(

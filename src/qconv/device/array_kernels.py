@@ -20,6 +20,8 @@ from qconv.targets.target import Target
 THREADS = 256
 # Elements per tile in shared memory, and the most rows of one. A tile with all rows is written as one run.
 TILE, MOST_ROWS = 4096, 32
+# With fewer blocks, each has a small tile, since a thread moves its elements one after the other.
+FEW_BLOCKS, SMALL_TILE = 512, 1024
 # The unsigned integer for each element size: only bits are moved.
 ELEMENTS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 MOST_OUTERS = 65535  # of a grid along y; with more, a block takes several
@@ -219,9 +221,14 @@ def launch_of(shape: tuple[int, int, int], item_bytes: int, address: int) -> tup
     """Return the grid of `exchange` for an array at this address, and the kernel's numbers behind the two addresses."""
     outers, rows, columns = shape
     tile_rows = min(rows, MOST_ROWS)
-    tile_columns = min(columns, TILE // tile_rows // 4 * 4)
+    down = -(-rows // tile_rows)
+    for tile in (TILE, SMALL_TILE):
+        tile_columns = min(columns, tile // tile_rows // 4 * 4)
+        across = -(-columns // tile_columns)
+        if across * down * outers >= FEW_BLOCKS:
+            break
     in_words = item_bytes == 1 and tile_rows == rows and columns % 4 == 0 and address % 4 == 0
-    grid = (-(-columns // tile_columns) * -(-rows // tile_rows), min(outers, MOST_OUTERS))
+    grid = (across * down, min(outers, MOST_OUTERS))
     return grid, (grid[1], outers, rows, columns, tile_rows, tile_columns, int(in_words))
 
 

@@ -266,6 +266,13 @@ def test_words_are_read_where_words_lie() -> None:
     assert array_kernels.launch_of((1, 3, 66), 1, 0)[1][-1] == 0
 
 
+@pytest.mark.parametrize(
+    ("shape", "grid"), [((1, 196, 320), (70, 1)), ((8, 196, 512), (112, 8)), ((1, 3, 50176), (148, 1))]
+)
+def test_a_small_array_is_of_many_small_tiles(shape: tuple[int, int, int], grid: tuple[int, int]) -> None:
+    assert array_kernels.launch_of(shape, 1, 0)[0] == grid
+
+
 # None of them runs a CuPy kernel: they allocate, copy contiguous memory, fill it, or are types.
 OF_CUPY = {"ndarray", "cuda", "empty", "zeros", "asarray", "asnumpy", "from_dlpack"}
 

@@ -63,6 +63,14 @@ MUTANTS = (
         (f"{EXCHANGE}::test_words_are_read_where_words_lie",),
     ),
     Mutant(
+        "exchange: a small array is of few large tiles",
+        "launch_of",
+        "for tile in (TILE, SMALL_TILE):",
+        "for tile in (TILE,):",
+        "A thread moves 16 elements one after the other, while most multiprocessors have none.",
+        (f"{EXCHANGE}::test_a_small_array_is_of_many_small_tiles",),
+    ),
+    Mutant(
         "exchange: words are read of rows that are no whole words",
         "launch_of",
         " and columns % 4 == 0",

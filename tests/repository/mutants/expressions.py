@@ -302,6 +302,14 @@ MUTANTS = (
         (f"{KERNEL}::test_a_default_has_vectors_of_what_is_contiguous",),
     ),
     Mutant(
+        "map: a small tensor of scattered elements forbids vectors",
+        "best_vector",
+        "for load in along if _is_large(problem, load)]",
+        "for load in along]",
+        "A gate of 8 KB makes the map of 26 MB read byte by byte.",
+        (f"{KERNEL}::test_a_default_has_vectors_of_what_is_contiguous",),
+    ),
+    Mutant(
         "map: the last block writes behind the output",
         "templates/families/expression/map.j2",
         "if (first < ELEMENTS) compute(args, first);",

@@ -11,6 +11,14 @@ def case(name: str) -> str:
 
 MUTANTS = (
     Mutant(
+        "reduce: bytes are unpacked without registers",
+        "held_registers",
+        "1.5 * size if size < REGISTER_BYTES else size",
+        "size",
+        "The cheapest config keeps its elements on the stack.",
+        (f"{KERNEL}::test_a_thread_holds_no_more_bytes_than_it_can_unpack",),
+    ),
+    Mutant(
         "reductions: the oracle's lanes are pairs",
         "folded",
         "combine(total[..., :half], total[..., half:])",
