@@ -278,8 +278,10 @@ def matmul_mma() -> Canvas:
 
 def attention() -> Canvas:
     c = Canvas(860, 330, "attention")
-    c.text(40, 24, "a block: rows of one batch, of 16 a warp")
+    c.text(40, 24, "a block: rows of one batch")
     blocks(c, 40, 66, "warps", "")
+    c.field(40, 150, "sharing", "warps have 16 rows")
+    c.text(40, 172, "and divide the keys")
     c.text(330, 24, "in shared memory, in fp16: rows, keys and values, in slabs of a row")
     for at, (fill, says) in enumerate((("two", "rows"), ("one", "keys"), ("three", "values"))):
         y = 56 + 40 * at

@@ -1,7 +1,8 @@
 """The `attention` family: a block computes the scores of some rows, the weights that follow from them, and the sums of
 the weighted values. Scores and weights stay in registers: a lane's sums of the first product are, as weights, its
 factors of the second one. The products are those of `matmul_mma`, and the reduction is that of `reduce`, by a team of
-four lanes per row."""
+four lanes per row, or by such teams of the warps that share the row: each has every SHARING-th step of the keys, so
+that a fold combines them in the same order."""
 
 from __future__ import annotations
 
@@ -39,8 +40,8 @@ from qconv.tensor_ops.problem import BYTES
 LANES, COLUMNS = 4, 2
 # Names of what the parts give.
 NAMES = ("score", "weight", "y")
-# Rows of a warp, and keys that a step of the second product takes.
-ROWS, KEYS = 16, 16
+# Rows of a warp, keys that a step of the second product takes, and columns of an instruction of the first one.
+ROWS, KEYS, STEP = 16, 16, LANES * COLUMNS
 # Keys whose scores, weights and factors fit in a lane's registers.
 MOST_KEYS = 256
 # The instruction whose sums lie as its factors do.
@@ -51,19 +52,22 @@ MOST_REGISTERS, OTHER_REGISTERS, LEAST_PER_KEY = 255, 40, 0.65
 PER_NODE = 0.8
 # Schedulers of an SM, and clocks between two instructions of a lane that wait for each other.
 SCHEDULERS, CHAIN = 4, 3.0
-# Clocks of a load from device memory.
-FAR = 700
+# Clocks of a load from device memory, and of a barrier with the loads and stores of shared memory beside it.
+FAR, EXCHANGE = 700, 150
+# Instructions of a barrier, and of the addresses beside it. Rows of a lane.
+OF_BARRIER, LANE_ROWS = 20, 2
 
 
 @dataclass(frozen=True)
 class AttentionConfig(Config):
     family: ClassVar[str] = "attention"
-    warps: int  # per block, of 16 rows each
+    warps: int  # per block
+    sharing: int  # warps that share 16 rows and divide the keys
     slab: int  # terms of a row that lie beside each other in shared memory
     resident: int  # blocks that share an SM, for which the compiler keeps to fewer registers
 
 
-CHOICES: Choices = {"warps": (1, 2, 4, 8), "slab": (32, 64), "resident": (1, 2, 3, 4, 6, 8)}
+CHOICES: Choices = {"warps": (1, 2, 4, 8), "sharing": (1, 2, 4, 8), "slab": (32, 64), "resident": (1, 2, 3, 4, 6, 8)}
 
 
 @dataclass(frozen=True)
@@ -71,10 +75,17 @@ class RowPlan(ReducePlan):
     """The reduction of a row whose elements are in registers."""
 
     element: Load
+    sharing: int  # warps that share the row
 
     @cached_property
     def vectors(self) -> tuple[Load, ...]:
         return (self.element,)
+
+    def _combined(self, fold: FoldLines) -> list[str]:
+        jumps, *others = super()._combined(fold)
+        lanes = f"lanes{fold.name[1:]}.value[0]"
+        among = f"combine_warps<{fold.type}>({lanes}, parts.{fold.type.lower()}[pixel]);"
+        return [jumps, *[among] * (self.sharing > 1), *others]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,6 +101,7 @@ class AttentionContext(ExpressionContext):
     factor: list[str]  # lines that compute a weight's factor
     factor_result: str
     finish: Finish
+    rows_of: str  # the page of what warps give each other
 
 
 @dataclass(frozen=True)
@@ -107,7 +119,7 @@ class AttentionPlan(WaitingPlan):
 
     @property
     def rows(self) -> int:
-        return ROWS * self.config.warps
+        return ROWS * self.config.warps // self.config.sharing
 
     @cached_property
     def blocks(self) -> int:
@@ -115,13 +127,26 @@ class AttentionPlan(WaitingPlan):
 
     @property
     def keys(self) -> int:
-        return keys_of(self.problem)
+        return keys_of(self.problem, self.config.sharing)
+
+    @property
+    def key_rows(self) -> int:
+        """Return the rows of keys in shared memory: instructions read those of two steps at a time."""
+        return self.keys + STEP * (self.row.config.unroll % 2)
 
     @cached_property
     def smem_bytes(self) -> int:
         slab = self.config.slab
         depth, values = (ceil_div(each, slab) * slab for each in (self.problem.scores.depth, self._values))
-        return 2 * ((self.rows + self.keys) * depth + self.keys * values)
+        return 2 * ((self.rows + self.key_rows) * depth + self.key_rows * values) + self._parts_bytes
+
+    @property
+    def _parts_bytes(self) -> int:
+        """Return the bytes in shared memory of what warps give each other: their folds of each row, and their sums."""
+        if self.config.sharing == 1:
+            return 0
+        folds = ROWS * LANES * COLUMNS * sum(fold.bytes for fold in self.row.passes.folds)
+        return self.config.warps * (folds + 4 * ROWS * ceil_div(self._values, KEYS) * KEYS)
 
     @property
     def _values(self) -> int:
@@ -170,6 +195,8 @@ class AttentionPlan(WaitingPlan):
             "Derived values.": (
                 Constant("WARP_SIZE", self.target.warp_size),
                 Constant("THREADS", self.threads),
+                Constant("WARPS", self.config.warps, "of a block", may_be_unused=True),
+                Constant("SHARING", self.config.sharing, "warps that share rows"),
                 Constant("RESIDENT", self.config.resident, "blocks that share an SM"),
                 Constant("ATOM_M", self.atom.pixels, "rows of one instruction"),
                 Constant("ATOM_N", self.atom.channels, "columns of one instruction"),
@@ -180,8 +207,9 @@ class AttentionPlan(WaitingPlan):
                 Constant("W_SIGNED", True, may_be_unused=True),
                 Constant("TILE_M", self.rows, "rows per block"),
                 Constant("TILES_M", ceil_div(prod(scores.m), self.rows), "blocks per batch"),
-                Constant("KEYS", self.keys, "N, rounded up to whole steps of the second product"),
-                Constant("STEPS", self.row.config.unroll, "columns of the first product's instructions"),
+                Constant("KEYS", self.keys, "N, rounded up to whole steps of the second product and of all warps"),
+                Constant("KEY_ROWS", self.key_rows, "rows of keys in shared memory"),
+                Constant("STEPS", self.row.config.unroll, "columns of the first product's instructions, per warp"),
                 Constant("JUMPS", row.jumps, "vectors between two of the same lanes, of a thread"),
                 Constant("SHUFFLED", row.shuffled, "neighbours of a team that shuffle values"),
                 Constant("LANES_LEFT", 1, "lanes of each, once they did"),
@@ -208,8 +236,8 @@ class AttentionPlan(WaitingPlan):
 
         return (
             side("Queries", "Rows of the scores.", left, "k", "TILE_M", "M", "DEPTH"),
-            side("Keys", "Columns of the scores.", right, "k", "KEYS", "N", "DEPTH"),
-            side("Values", "Rows that the weights multiply.", weighted, "n", "KEYS", "N", "COLUMNS"),
+            side("Keys", "Columns of the scores.", right, "k", "KEY_ROWS", "N", "DEPTH"),
+            side("Values", "Rows that the weights multiply.", weighted, "n", "KEY_ROWS", "N", "COLUMNS"),
         )
 
     @property
@@ -233,20 +261,23 @@ class AttentionPlan(WaitingPlan):
             factor=[*split(values, ("batch", "batch"), ("m", "row"), ("k", "key")), *factor.of(made)],
             factor_result=made[-1].name,
             finish=finish,
+            rows_of="warps" if self.config.sharing > 1 else "warp",
         )
 
     def cost(self) -> float:
         """Estimate the clocks of all blocks: what the blocks that share an SM issue, and a lane's chain."""
         target, config = self.target, self.config
         most = target.registers_per_sm // self.threads
-        fits = most // min(MOST_REGISTERS, OTHER_REGISTERS + self.keys)
+        keys = self.keys // config.sharing  # per lane
+        fits = most // min(MOST_REGISTERS, OTHER_REGISTERS + keys)
         resident = min(max(config.resident, fits), max(1, target.smem_bytes_per_sm // self.smem_bytes))
         per_sm = min(resident, ceil_div(self.blocks, target.processors))
         blocks = self.blocks / (target.processors * per_sm)
         rounds = max(1.0, (ceil_div(self.blocks, target.processors * per_sm) + blocks) / 2)
-        least = OTHER_REGISTERS + LEAST_PER_KEY * self.keys
+        least = OTHER_REGISTERS + LEAST_PER_KEY * keys
         lane = self._instructions * max(1.0, least * config.resident / most)
-        return rounds * (per_sm * config.warps * lane / SCHEDULERS + CHAIN * lane + 3 * FAR)
+        waited = (2 * len(self.row.passes.folds) + 1) * EXCHANGE if config.sharing > 1 else 0
+        return rounds * (per_sm * config.warps * lane / SCHEDULERS + CHAIN * lane + 3 * FAR + waited)
 
     @property
     def _instructions(self) -> float:
@@ -257,7 +288,17 @@ class AttentionPlan(WaitingPlan):
         for side, terms in zip(self.sides, sizes, strict=True):
             staged += terms * (2 if side.page == "bytes" else PER_NODE * len(in_order(side.root))) / self.threads
         each = PER_NODE * (len(in_order(scores.epilogue)) + len(in_order(weights.root)))
-        return staged + self.keys / 2 * each + self.keys / KEYS * (scores.depth / 4 + self._values / 4)
+        weighed = self.keys / 2 * each + self.keys / KEYS * (scores.depth / 4 + self._values / 4)
+        return staged + weighed / self.config.sharing + self._exchanged
+
+    @property
+    def _exchanged(self) -> float:
+        """Estimate the instructions of a lane that gives its parts to other warps, and combines theirs."""
+        sharing = self.config.sharing
+        if sharing == 1:
+            return 0.0
+        folds = LANE_ROWS * len(self.row.passes.folds) * (OF_BARRIER + 3 * sharing)
+        return folds + OF_BARRIER + self._values / 4 * 3
 
 
 def plan(problem: Attention, config: AttentionConfig, target: Target) -> AttentionPlan:
@@ -278,22 +319,26 @@ def plan(problem: Attention, config: AttentionConfig, target: Target) -> Attenti
         raise Infeasible(f"{keys} keys are fewer than the lanes of a row hold")
     if config.slab > min(CHOICES["slab"]) and config.slab >= 2 * most:
         raise Infeasible(f"slab={config.slab} is twice the {most} terms of a row")
-    made = AttentionPlan(problem, config, target, atom, _row(problem, target))
+    at_most(config.sharing, config.warps, "warps of a block that share rows")
+    lanes = STEP * config.sharing
+    at_most(lanes, problem.weights.lanes, f"lanes of a row's folds, {STEP} of each warp that shares it")
+    made = AttentionPlan(problem, config, target, atom, _row(problem, config, target))
     at_most(made.smem_bytes, target.smem_bytes, f"bytes of shared memory on {target.name}")
     return made
 
 
-def keys_of(problem: Attention) -> int:
-    """Return the keys, rounded up to whole steps of the second product."""
-    return ceil_div(prod(problem.scores.n), KEYS) * KEYS
+def keys_of(problem: Attention, sharing: int) -> int:
+    """Return the keys, rounded up to whole steps of the second product, and of all warps that share them."""
+    whole = max(KEYS, STEP * sharing)
+    return ceil_div(prod(problem.scores.n), whole) * whole
 
 
-def _row(problem: Attention, target: Target) -> RowPlan:
+def _row(problem: Attention, config: AttentionConfig, target: Target) -> RowPlan:
     weights, (chained, _) = problem.joined[1], problem.chained
     element = next(node for node in in_order(weights.root) if isinstance(node, Load) and node.operand == chained)
-    steps = keys_of(problem) // (LANES * COLUMNS)
-    config = ReduceConfig(threads=64, team=LANES, vector=COLUMNS, across=0, unroll=steps, keep=1)
-    return RowPlan(weights, config, target, 1, weights.lanes, 0, element)
+    steps = keys_of(problem, config.sharing) // (STEP * config.sharing)
+    reduced = ReduceConfig(threads=64, team=LANES, vector=COLUMNS, across=0, unroll=steps, keep=1)
+    return RowPlan(weights, reduced, target, 1, weights.lanes // config.sharing, 0, element, config.sharing)
 
 
 def _check_exact(name: str, product: MatMul) -> None:

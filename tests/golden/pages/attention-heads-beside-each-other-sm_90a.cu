@@ -57,8 +57,8 @@
 //   y = t15
 //
 // target    sm_90a
-// config    attention warps=2 slab=32 resident=1
-// launch    attention<<<12x1x1, 64, 10240 B>>> when: call
+// config    attention warps=8 sharing=8 slab=32 resident=1
+// launch    attention<<<24x1x1, 256, 34816 B>>> when: call
 
 @@ // The problem.
 constexpr int M = 49;  // rows of a batch
@@ -68,7 +68,9 @@ constexpr int COLUMNS = 32;  // of the values
 
 // Derived values.
 constexpr int WARP_SIZE = 32;
-constexpr int THREADS = 64;
+constexpr int THREADS = 256;
+[[maybe_unused]] constexpr int WARPS = 8;  // of a block
+constexpr int SHARING = 8;  // warps that share rows
 constexpr int RESIDENT = 1;  // blocks that share an SM
 constexpr int ATOM_M = 16;  // rows of one instruction
 constexpr int ATOM_N = 8;  // columns of one instruction
@@ -77,18 +79,19 @@ constexpr int SLAB = 32;  // terms of a row that lie beside each other
 constexpr int TILE_K = 64;  // bytes per row of a slab
 [[maybe_unused]] constexpr bool X_SIGNED = true;
 [[maybe_unused]] constexpr bool W_SIGNED = true;
-constexpr int TILE_M = 32;  // rows per block
-constexpr int TILES_M = 2;  // blocks per batch
-constexpr int KEYS = 64;  // N, rounded up to whole steps of the second product
-constexpr int STEPS = 8;  // columns of the first product's instructions
-constexpr int JUMPS = 8;  // vectors between two of the same lanes, of a thread
+constexpr int TILE_M = 16;  // rows per block
+constexpr int TILES_M = 4;  // blocks per batch
+constexpr int KEYS = 64;  // N, rounded up to whole steps of the second product and of all warps
+constexpr int KEY_ROWS = 72;  // rows of keys in shared memory
+constexpr int STEPS = 1;  // columns of the first product's instructions, per warp
+constexpr int JUMPS = 1;  // vectors between two of the same lanes, of a thread
 constexpr int SHUFFLED = 4;  // neighbours of a team that shuffle values
 constexpr int LANES_LEFT = 1;  // lanes of each, once they did
 constexpr int TEAM = 4;  // lanes that share a row
 constexpr int SPAN = 2;  // neighbouring columns of a lane
 constexpr int VECTOR = 2;
 constexpr int ROWS_OF_THREAD = 1;  // of those that a lane reduces at a time
-constexpr int SMEM_BYTES = 10240;
+constexpr int SMEM_BYTES = 34816;
 
 // Bytes as fp16 in one instruction for two: 1024 plus an unsigned byte has the byte as its lowest bits. What
 // is subtracted from it holds the zero point as well, and the sign of signed bytes.
@@ -169,12 +172,12 @@ struct Queries {
 };
 // Columns of the scores.
 struct Keys {
-    static constexpr int ROWS = KEYS, EXTENT = N, WIDTH = DEPTH;
+    static constexpr int ROWS = KEY_ROWS, EXTENT = N, WIDTH = DEPTH;
     static constexpr int VECTOR = 8, SLABS = (WIDTH * 2 + TILE_K - 1) / TILE_K;
     static constexpr int UNDER_WAY = 16;  // chunks of a thread
     unsigned char slab[SLABS][ROWS * TILE_K];
 
-@@ 81f9f635 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
+@@ ad7c71d8 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
 @@ 4+2
         
         const unsigned zeros = tile::subtrahend_of_bytes<X1>(100);
@@ -188,9 +191,9 @@ struct Keys {
 @@ 26+3
 // Rows that the weights multiply.
 struct Values {
-    static constexpr int ROWS = KEYS, EXTENT = N, WIDTH = COLUMNS;
+    static constexpr int ROWS = KEY_ROWS, EXTENT = N, WIDTH = COLUMNS;
 
-@@ 81f9f635 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
+@@ ad7c71d8 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
 @@ 4+2
         const int t0 = tile::load(args.x6);
         const unsigned zeros = tile::subtrahend_of_bytes<X5>(t0);
@@ -202,23 +205,23 @@ struct Values {
                 words.word[pair] = tile::halves_of_bytes<X5, 0>(v0.word[word], zeros);
                 words.word[pair + 1] = tile::halves_of_bytes<X5, 2>(v0.word[word], zeros);
 @@ 26+6
-struct Shared {
-    Queries queries;
-    Keys keys;
-    Values values;
-};
-static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
+// The warps that share rows take steps of the keys in turn, and the keys of a warp are neighbours in shared
+// memory. Maps a row there to its key.
+__device__ __forceinline__ int key_of(int row) {
+    return SHARING == 1 ? row : (row / 8 % STEPS * SHARING + row / 8 / STEPS) * 8 + row % 8;
+}
 
-// Computes the terms of a factor from a row on. A row beyond the last one reads the last one.
-template <class Side>
-__device__ __forceinline__ void stage(const Arguments& args, Side& side, int batch, int first_row) {
+// Computes the terms of a factor, whose rows in memory `place` returns. A row beyond the last one reads the
+// last one.
+template <class Side, class Place>
+__device__ __forceinline__ void stage(const Arguments& args, Side& side, int batch, Place place) {
     constexpr int COUNT = Side::ROWS * Side::SLABS * PARTS, PER_THREAD = (COUNT + THREADS - 1) / THREADS;
 #pragma unroll(PER_THREAD < Side::UNDER_WAY ? PER_THREAD : Side::UNDER_WAY)
     for (int i = 0; i < PER_THREAD; ++i) {
         const int number = i * THREADS + tile::thread();
         if (COUNT % THREADS != 0 && number >= COUNT) continue;
         const int row = number / (Side::SLABS * PARTS), part = number % (Side::SLABS * PARTS);
-        int at = first_row + row;
+        int at = place(row);
         if (Side::EXTENT % Side::ROWS != 0 && at >= Side::EXTENT) at = Side::EXTENT - 1;
         const int offset = swizzled_offset(row / 8 * 8, row % 8, part % PARTS);
         *reinterpret_cast<tile::Words<4>*>(side.slab[part / PARTS] + offset) =
@@ -260,6 +263,80 @@ struct Kept {
 
 // The scores that a lane has of a row: two neighbours of every eight.
 struct Scores { Vector<Score> v0[STEPS]; };
+
+// Columns of the values, by the instruction's; pairs of them are loaded together.
+constexpr int ATOMS = (COLUMNS + 2 * ATOM_N - 1) / (2 * ATOM_N) * 2;
+struct Sums { Sum of[ATOMS][D_REGISTERS]; };
+
+// Values that warps of the same rows give each other, a lane to the same lanes of the other warps: the lanes
+// of each fold, and the sums of their keys.
+struct Parts {
+    Maximum1::Value maximum1[LANE_PIXELS][WARPS][WARP_SIZE][VECTOR];
+    Sum7::Value sum7[LANE_PIXELS][WARPS][WARP_SIZE][VECTOR];
+    Sum sums[LANE_PIXELS][ATOMS][WARPS][WARP_SIZE][LANE_CHANNELS];
+};
+
+// Combines the lanes of the warps that share a row, the farthest first. All get the result.
+template <class Fold, class Value>
+__device__ __forceinline__ void combine_warps(
+    Value (&lanes)[VECTOR], Value (&parts)[WARPS][WARP_SIZE][VECTOR]) {
+    const int lane = tile::lane(), first_warp = tile::warp() / SHARING * SHARING;
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) parts[tile::warp()][lane][i] = lanes[i];
+    tile::barrier();
+    Value all[SHARING][VECTOR];
+#pragma unroll
+    for (int part = 0; part < SHARING; ++part)
+#pragma unroll
+        for (int i = 0; i < VECTOR; ++i) all[part][i] = parts[first_warp + part][lane][i];
+#pragma unroll
+    for (int level = 1; SHARING >> level > 0; ++level)
+#pragma unroll
+        for (int part = 0; part < SHARING / 2; ++part)
+#pragma unroll
+            for (int i = 0; i < VECTOR; ++i)
+                if (part < SHARING >> level)
+                    all[part][i] = Fold::combine(all[part][i], all[part + (SHARING >> level)][i]);
+#pragma unroll
+    for (int i = 0; i < VECTOR; ++i) lanes[i] = all[0][i];
+}
+
+// The warps that share rows divide the sums among them, by the rows of a lane and the steps of the columns.
+__device__ __forceinline__ bool is_finished_here(int pixel, int atom) {
+    return (pixel * ATOMS + atom) % SHARING == tile::warp() % SHARING;
+}
+
+// Adds the sums of all keys, where this warp finishes them. Whole numbers have the same sum in any order.
+__device__ __forceinline__ void add_warps(Parts& parts, Sums& sums) {
+    const int lane = tile::lane(), first_warp = tile::warp() / SHARING * SHARING;
+#pragma unroll
+    for (int number = 0; number < LANE_PIXELS * ATOMS * LANE_CHANNELS; ++number) {
+        const int pixel = number / LANE_CHANNELS / ATOMS, atom = number / LANE_CHANNELS % ATOMS;
+        const int j = number % LANE_CHANNELS;
+        parts.sums[pixel][atom][tile::warp()][lane][j] = sums.of[atom][register_of(pixel, j)];
+    }
+    tile::barrier();
+#pragma unroll
+    for (int number = 0; number < LANE_PIXELS * ATOMS; ++number) {
+        const int pixel = number / ATOMS, atom = number % ATOMS;
+        if (!is_finished_here(pixel, atom)) continue;
+#pragma unroll
+        for (int j = 0; j < LANE_CHANNELS; ++j) {
+            Sum total = 0.0f;
+#pragma unroll
+            for (int part = 0; part < SHARING; ++part)
+                total += parts.sums[pixel][atom][first_warp + part][lane][j];
+            sums.of[atom][register_of(pixel, j)] = total;
+        }
+    }
+}
+
+struct Shared : Parts {
+    Queries queries;
+    Keys keys;
+    Values values;
+};
+static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
 
 // Values that all scores have in common.
 struct CommonOfScores {  };
@@ -322,13 +399,21 @@ __device__ __forceinline__ void finish(
     args.y[b0 * 4704 + m0 * 96 + b1 * 32 + n0] = static_cast<Output>(t15);
 }
 
-// The first of two neighbouring columns that a lane has of a step.
-__device__ __forceinline__ int first_column(int step) { return (step * TEAM + tile::lane() % TEAM) * SPAN; }
+// The first of two neighbouring columns that a lane has of a step of its warp.
+__device__ __forceinline__ int first_column(int step) {
+    const int of_all = step * SHARING + tile::warp() % SHARING;
+    return (of_all * TEAM + tile::lane() % TEAM) * SPAN;
+}
+
+// Steps of a warp, rounded up to those of the second product: a last one has no keys, and the factor 0.
+constexpr int EVEN_STEPS = (STEPS + 1) / 2 * 2;
+// Returns the first row of a warp's keys and values in shared memory.
+__device__ __forceinline__ int first_key_row() { return tile::warp() % SHARING * STEPS * ATOM_N; }
 
 // Fragments along a row of the queries, and those of a slab.
 constexpr int BLOCKS = (DEPTH * 2 + K_BLOCK - 1) / K_BLOCK, PER_SLAB = TILE_K / K_BLOCK;
 
-// Computes the scores of a lane's two rows.
+// Computes the scores of a lane's two rows and the keys of its warp.
 __device__ __forceinline__ void score(
     const Arguments& args, Shared& shared, int batch, const int (&row)[LANE_PIXELS],
     Scores (&scores)[LANE_PIXELS]) {
@@ -337,7 +422,8 @@ __device__ __forceinline__ void score(
 #pragma unroll
     for (int block = 0; block < BLOCKS; ++block) {
         load_fragments(
-            shared.queries.slab[block / PER_SLAB], tile::warp() * ATOM_M, block % PER_SLAB, queries[block]);
+            shared.queries.slab[block / PER_SLAB], tile::warp() / SHARING * ATOM_M, block % PER_SLAB,
+            queries[block]);
     }
 #pragma unroll
     for (int step = 0; step < STEPS; step += 2) {
@@ -345,12 +431,14 @@ __device__ __forceinline__ void score(
 #pragma unroll
         for (int block = 0; block < BLOCKS; ++block) {
             WFragment keys[2];
-            load_fragments(shared.keys.slab[block / PER_SLAB], step * ATOM_N, block % PER_SLAB, keys);
+            load_fragments(
+                shared.keys.slab[block / PER_SLAB], first_key_row() + step * ATOM_N, block % PER_SLAB, keys);
             multiply_add(queries[block][0], keys[0], sums[0]);
             multiply_add(queries[block][0], keys[1], sums[1]);
         }
 #pragma unroll
         for (int atom = 0; atom < 2; ++atom) {
+            if (step + atom == STEPS) continue;
 #pragma unroll
             for (int i = 0; i < LANE_PIXELS; ++i) {
 #pragma unroll
@@ -365,10 +453,11 @@ __device__ __forceinline__ void score(
     }
 }
 
-// Computes the weights of a row, as words of a factor's fragments. Keys beyond the last one have the
-// factor 0.
+// Computes the weights of a lane's row `pixel`, as words of a factor's fragments. Keys beyond the last one
+// have the factor 0.
 __device__ __forceinline__ void weigh(
-    const Arguments& args, int batch, int row_of_batch, const Scores& vectors, unsigned (&words)[STEPS]) {
+    const Arguments& args, [[maybe_unused]] Parts& parts, int batch, [[maybe_unused]] int pixel,
+    int row_of_batch, const Scores& vectors, unsigned (&words)[EVEN_STEPS]) {
     const int first_row = batch * M + row_of_batch;
     [[maybe_unused]] const int member = tile::lane() % TEAM;
     Rows rows;
@@ -393,6 +482,7 @@ __device__ __forceinline__ void weigh(
             }
         }
         lanes1.combine_jumps();
+        combine_warps<Maximum1>(lanes1.value[0], parts.maximum1[pixel]);
         combine_neighbours<Maximum1>(lanes1.value[0], member);
         set_rows<Maximum1>(rows.t1, lanes1.value[0]);
     }
@@ -423,6 +513,7 @@ __device__ __forceinline__ void weigh(
             }
         }
         lanes7.combine_jumps();
+        combine_warps<Sum7>(lanes7.value[0], parts.sum7[pixel]);
         combine_neighbours<Sum7>(lanes7.value[0], member);
         set_rows<Sum7>(rows.t7, lanes7.value[0]);
     }
@@ -455,19 +546,16 @@ __device__ __forceinline__ void weigh(
         }
         words[step] = tile::half_pair(term[0], term[1]);
     }
+    if constexpr (STEPS < EVEN_STEPS) words[STEPS] = 0u;
 }
 
-// Columns of the values, by the instruction's; pairs of them are loaded together.
-constexpr int ATOMS = (COLUMNS + 2 * ATOM_N - 1) / (2 * ATOM_N) * 2;
-struct Sums { Sum of[ATOMS][D_REGISTERS]; };
-
-// Adds the products of a warp's weights and all values.
+// Adds the products of a warp's weights and the values of its keys.
 __device__ __forceinline__ void multiply(
-    Values& values, const unsigned (&words)[LANE_PIXELS][STEPS], Sums& sums) {
+    Values& values, const unsigned (&words)[LANE_PIXELS][EVEN_STEPS], Sums& sums) {
 #pragma unroll
     for (int step = 0; step < STEPS; step += 2) {
         const XFragment weights = {{words[0][step], words[1][step], words[0][step + 1], words[1][step + 1]}};
-        const int key = step * ATOM_N + tile::lane() % 16;
+        const int key = first_key_row() + step * ATOM_N + tile::lane() % 16;
 #pragma unroll
         for (int atom = 0; atom < ATOMS; atom += 2) {
             const int part = atom + tile::lane() / 16;
@@ -481,31 +569,33 @@ __device__ __forceinline__ void multiply(
     }
 }
 
-// A block computes TILE_M rows of one batch, a warp ATOM_M of them.
+// A block computes TILE_M rows of one batch, SHARING warps ATOM_M of them.
 extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) attention(const Arguments args) {
     tile::launch_dependents();
     tile::wait_on_dependency();
     Shared& shared = tile::shared_memory<Shared>();
     const int batch = tile::block_x() / TILES_M, tile_row = tile::block_x() % TILES_M * TILE_M;
-    stage(args, shared.queries, batch, tile_row);
-    stage(args, shared.keys, batch, 0);
-    stage(args, shared.values, batch, 0);
+    stage(args, shared.queries, batch, [=](int row) { return tile_row + row; });
+    stage(args, shared.keys, batch, key_of);
+    stage(args, shared.values, batch, key_of);
     tile::barrier();
 
     int row[LANE_PIXELS];
 #pragma unroll
     for (int i = 0; i < LANE_PIXELS; ++i) {
-        row[i] = tile_row + tile::warp() * ATOM_M + pixel_of_lane(i);
+        row[i] = tile_row + tile::warp() / SHARING * ATOM_M + pixel_of_lane(i);
     }
     // Rows beyond the last one are computed like it, and not written.
     const int read[LANE_PIXELS] = {row[0] < M ? row[0] : M - 1, row[1] < M ? row[1] : M - 1};
     Scores scores[LANE_PIXELS];
     score(args, shared, batch, read, scores);
-    unsigned words[LANE_PIXELS][STEPS];
+    unsigned words[LANE_PIXELS][EVEN_STEPS];
 #pragma unroll
-    for (int i = 0; i < LANE_PIXELS; ++i) weigh(args, batch, read[i], scores[i], words[i]);
+    for (int i = 0; i < LANE_PIXELS; ++i) weigh(args, shared, batch, i, read[i], scores[i], words[i]);
     Sums sums = {};
     multiply(shared.values, words, sums);
+
+    add_warps(shared, sums);
 
     const Common common = common_of(args);
 #pragma unroll
@@ -513,6 +603,7 @@ extern "C" __global__ void __launch_bounds__(THREADS, RESIDENT) attention(const 
         if (row[i] >= M) continue;
 #pragma unroll
         for (int atom = 0; atom < ATOMS; ++atom) {
+            if (!is_finished_here(i, atom)) continue;
 #pragma unroll
             for (int j = 0; j < LANE_CHANNELS; ++j) {
                 const int column = atom * ATOM_N + channel_lane() * LANE_CHANNELS + j;

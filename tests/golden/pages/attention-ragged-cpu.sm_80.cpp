@@ -47,7 +47,7 @@
 //   y = t9
 //
 // target    cpu.sm_80
-// config    attention warps=2 slab=32 resident=1
+// config    attention warps=2 sharing=1 slab=32 resident=1
 // launch    attention<<<1x1x1, 64, 6144 B>>> when: call
 
 @@ // The problem.
@@ -56,13 +56,19 @@ constexpr int N = 21;  // keys of a batch
 constexpr int DEPTH = 20;  // products per score
 constexpr int COLUMNS = 7;  // of the values
 
-@@ 2435bae7 in pages/attention-heads-beside-each-other-sm_90a.cu: // Derived values.
-@@ 13+4
+@@ f9c40de3 in pages/attention-heads-beside-each-other-sm_90a.cu: // Derived values.
+@@ 3+3
+constexpr int THREADS = 64;
+[[maybe_unused]] constexpr int WARPS = 2;  // of a block
+constexpr int SHARING = 1;  // warps that share rows
+@@ 14+6
+constexpr int TILE_M = 32;  // rows per block
 constexpr int TILES_M = 1;  // blocks per batch
-constexpr int KEYS = 32;  // N, rounded up to whole steps of the second product
-constexpr int STEPS = 4;  // columns of the first product's instructions
+constexpr int KEYS = 32;  // N, rounded up to whole steps of the second product and of all warps
+constexpr int KEY_ROWS = 32;  // rows of keys in shared memory
+constexpr int STEPS = 4;  // columns of the first product's instructions, per warp
 constexpr int JUMPS = 4;  // vectors between two of the same lanes, of a thread
-@@ 23+1
+@@ 26+1
 constexpr int SMEM_BYTES = 6144;
 
 __device__ __forceinline__ float magnitude(float a) { return __builtin_fabsf(a); }
@@ -135,14 +141,14 @@ static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 @@ 5+1
     static constexpr int VECTOR = 4, SLABS = (WIDTH * 2 + TILE_K - 1) / TILE_K;
 
-@@ 81f9f635 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
+@@ ad7c71d8 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
 @@ 11+2
 @@ 15+1
             const tile::Words<1> v0 = tile::load_words<1>(args.x0 + (m0 * 20 + first_k0));
 @@ 29+1
     static constexpr int VECTOR = 4, SLABS = (WIDTH * 2 + TILE_K - 1) / TILE_K;
 
-@@ 81f9f635 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
+@@ ad7c71d8 in pages/attention-heads-beside-each-other-sm_90a.cu:     // Returns eight bytes of a row without their zero point, in fp16; those behind the last one are 0.
 @@ 4+2
         
         const unsigned zeros = tile::subtrahend_of_bytes<X1>(100);
@@ -156,7 +162,7 @@ static_assert(D_REGISTERS == 4, "D_REGISTERS must be those of the instruction");
 @@ 26+5
 // Rows that the weights multiply.
 struct Values {
-    static constexpr int ROWS = KEYS, EXTENT = N, WIDTH = COLUMNS;
+    static constexpr int ROWS = KEY_ROWS, EXTENT = N, WIDTH = COLUMNS;
     static constexpr int VECTOR = 1, SLABS = (WIDTH * 2 + TILE_K - 1) / TILE_K;
     static constexpr int UNDER_WAY = 4;  // chunks of a thread
 
@@ -176,12 +182,11 @@ struct Values {
         }
     }
 };
-struct Shared {
-    Queries queries;
-    Keys keys;
-    Values values;
-};
-static_assert(sizeof(Shared) == SMEM_BYTES, "SMEM_BYTES must be the size of Shared");
+// The warps that share rows take steps of the keys in turn, and the keys of a warp are neighbours in shared
+// memory. Maps a row there to its key.
+__device__ __forceinline__ int key_of(int row) {
+    return SHARING == 1 ? row : (row / 8 % STEPS * SHARING + row / 8 / STEPS) * 8 + row % 8;
+}
 
 // t6 = sum_of(t5)
 struct Sum6 {
@@ -203,6 +208,13 @@ struct Kept {
     float t5[STEPS][VECTOR];
 };
 
+// A warp has its rows for itself: it gives nothing to others, and finishes all of its sums.
+struct Parts {};
+__device__ __forceinline__ void add_warps([[maybe_unused]] Parts& parts, [[maybe_unused]] Sums& sums) {}
+__device__ __forceinline__ bool is_finished_here([[maybe_unused]] int pixel, [[maybe_unused]] int atom) {
+    return true;
+}
+
 @@ 2f4e0f53 in pages/attention-heads-beside-each-other-sm_90a.cu: // Values that all scores have in common.
 @@ 12+2
 @@ 19+8
@@ -222,22 +234,23 @@ struct Kept {
     const int t9 = scalar::to_int32(t8);
     args.y[m0 * 7 + n0] = static_cast<Output>(t9);
 
-@@ 90df0591 in pages/attention-heads-beside-each-other-sm_90a.cu: // Computes the weights of a row, as words of a factor's fragments. Keys beyond the last one have the
-@@ 37+1
+@@ a7a838a5 in pages/attention-heads-beside-each-other-sm_90a.cu: // Computes the weights of a lane's row `pixel`, as words of a factor's fragments. Keys beyond the last one
+@@ 30+1
+@@ 39+1
         Lanes<Sum6> lanes6;
-@@ 50+6
+@@ 52+6
                 const float t3 = scalar::to_float32(t2);
                 const float t4 = scalar::multiply(t3, 0.03999999910593033f);
                 const float t5 = scalar::exp(t4);
                 values.t5[step][i] = t5;
                 lanes6.add(step, i, Sum6::of(t5, column));
-@@ 58+3
+@@ 60+4
         lanes6.combine_jumps();
         combine_neighbours<Sum6>(lanes6.value[0], member);
         set_rows<Sum6>(rows.t6, lanes6.value[0]);
-@@ 64+4
+@@ 67+4
         
-@@ 80+7
+@@ 83+7
             const float t5 = values.t5[step][i];
             [[maybe_unused]] const float t6 = rows.t6[at];
             const float t7 = scalar::divide(t5, t6);
@@ -246,7 +259,7 @@ struct Kept {
             const int t10 = scalar::nearest(t9);
             const Weight weight = static_cast<Output>(t10);
 
-@@ 1f899006 in pages/attention-heads-beside-each-other-sm_90a.cu: // A block computes TILE_M rows of one batch, a warp ATOM_M of them.
+@@ d743d374 in pages/attention-heads-beside-each-other-sm_90a.cu: // A block computes TILE_M rows of one batch, SHARING warps ATOM_M of them.
 @@ 3+2
 
 // Entry points: the CPU device calls one per thread.

@@ -4,7 +4,8 @@ from mutants.mutant import Mutant
 
 OF_PROBLEM, OF_PAGE = "qconv/expression/test_attention.py", "templates/test_attention.py"
 OF_NETWORK, OF_STORED = "expressions/test_attended.py", "expressions/test_again.py"
-PAGE = "families/expression/attention.j2"
+PAGE, OF_WARPS = "families/expression/attention.j2", "rows_of_warps.j2"
+PLANNED = "families/expression/attention.py"
 
 
 def exact(name: str) -> str:
@@ -95,10 +96,130 @@ MUTANTS = (
     Mutant(
         "attention: keys change places in the second product",
         PAGE,
-        "const int key = step * ATOM_N + tile::lane() % 16;",
-        "const int key = step * ATOM_N + (tile::lane() % 16 ^ 8);",
+        "step * ATOM_N + tile::lane() % 16;",
+        "step * ATOM_N + (tile::lane() % 16 ^ 8);",
         "A weight is multiplied with the values of its own key.",
         (exact("whole tiles"),),
+    ),
+    Mutant(
+        "attention: warps that share rows take neighbouring keys",
+        PAGE,
+        "SHARING == 1 ? row : (row / 8 % STEPS * SHARING + row / 8 / STEPS) * 8 + row % 8",
+        "row",
+        "They take steps of eight keys in turn, as the lanes of a fold do.",
+        (exact("keys of two warps"), exact("a step of each warp")),
+    ),
+    Mutant(
+        "attention: all warps that share rows have the columns of the first",
+        PAGE,
+        "step * SHARING + tile::warp() % SHARING;",
+        "step * SHARING;",
+        "A mask, and the end of a row, are those of the warp's own keys.",
+        (exact("keys of four warps"), exact("warps without keys")),
+    ),
+    Mutant(
+        "attention: warps that share rows have rows of their own",
+        PAGE,
+        "tile_row + tile::warp() / SHARING * ATOM_M",
+        "tile_row + tile::warp() * ATOM_M",
+        "The sums of two rows' weights would be added.",
+        (exact("keys of two warps"),),
+    ),
+    Mutant(
+        "attention: all warps that share rows have the keys of the first",
+        PAGE,
+        "tile::warp() % SHARING * STEPS * ATOM_N",
+        "0",
+        "Each has a part of the keys.",
+        (exact("keys of two warps"), exact("a step of each warp")),
+    ),
+    Mutant(
+        "attention: a last step without keys has weights",
+        PAGE,
+        "words[STEPS] = 0u;",
+        "words[STEPS] = words[STEPS - 1];",
+        "It would multiply the values of another warp's keys.",
+        (exact("keys of four warps"), exact("a step of each warp")),
+    ),
+    Mutant(
+        "attention: no rows for the last step of two",
+        "AttentionPlan.key_rows",
+        " + STEP * (self.row.config.unroll % 2)",
+        "",
+        "Instructions read the keys of two steps.",
+        (exact("a step of each warp"), f"{OF_PAGE}::test_nothing_is_found[a step of each warp-address]"),
+    ),
+    Mutant(
+        "attention: the folds of the nearest warps are combined first",
+        OF_WARPS,
+        "all[part + (SHARING >> level)][i]",
+        "all[part + level][i]",
+        "The order of a fold is the farthest first.",
+        (exact("keys of four warps"), exact("the most keys of eight warps")),
+    ),
+    Mutant(
+        "attention: folds of the block's first warps",
+        OF_WARPS,
+        "parts[first_warp + part][lane][i]",
+        "parts[part][lane][i]",
+        "They have other rows.",
+        (exact("keys of two warps"),),
+    ),
+    Mutant(
+        "attention: warps do not wait for the folds of others",
+        OF_WARPS,
+        "    tile::barrier();\n    Value all",
+        "    Value all",
+        "They read what is not written yet.",
+        (f"{OF_PAGE}::test_nothing_is_found[keys of two warps-thread]",),
+    ),
+    Mutant(
+        "attention: warps do not wait for the sums of others",
+        OF_WARPS,
+        "    tile::barrier();\n#pragma unroll\n    for (int number",
+        "#pragma unroll\n    for (int number",
+        "They read what is not written yet.",
+        (f"{OF_PAGE}::test_nothing_is_found[keys of two warps-thread]",),
+    ),
+    Mutant(
+        "attention: sums of the block's first warps",
+        OF_WARPS,
+        "parts.sums[pixel][atom][first_warp + part]",
+        "parts.sums[pixel][atom][part]",
+        "They have other rows.",
+        (exact("keys of two warps"),),
+    ),
+    Mutant(
+        "attention: a warp by itself finishes some of its sums",
+        "rows_of_warp.j2",
+        "return true;",
+        "return pixel == 0;",
+        "Nobody else does.",
+        (exact("whole tiles"),),
+    ),
+    Mutant(
+        "attention: more warps share a row than its folds have lanes for",
+        PLANNED,
+        '    at_most(lanes, problem.weights.lanes, f"lanes of a row\'s folds, {STEP} of each warp that shares it")\n',
+        "",
+        "A warp has no lane to fold in.",
+        (f"{OF_PAGE}::test_what_it_does_not_serve",),
+    ),
+    Mutant(
+        "attention: warps of other blocks share rows",
+        PLANNED,
+        '    at_most(config.sharing, config.warps, "warps of a block that share rows")\n',
+        "",
+        "They meet in shared memory.",
+        (f"{OF_PAGE}::test_what_it_does_not_serve",),
+    ),
+    Mutant(
+        "attention: what warps give each other is for nothing",
+        "AttentionPlan.cost",
+        "rounds * (per_sm * config.warps * lane / SCHEDULERS + ",
+        "rounds * (",
+        "A full machine has no time for it.",
+        (f"{OF_PAGE}::test_warps_share_keys_where_the_multiprocessors_have_few",),
     ),
     Mutant(
         "attention: rows of the first batch",
@@ -177,8 +298,8 @@ MUTANTS = (
         "is_faster",
         "generator.cost(plan) <",
         "0 <",
-        "Few heads have few blocks.",
-        (f"{OF_NETWORK}::test_it_fills_a_device",),
+        "It reads all values for each 16 rows.",
+        (f"{OF_NETWORK}::test_few_rows_of_wide_values_are_faster_in_three",),
     ),
     Mutant(
         "attended: two of three kernels are compiled when their turn comes",
