@@ -391,10 +391,10 @@ def _check_registers(made: Passes, config: ReduceConfig, jumps: int, steps: int)
 
 
 def held_registers(made: Passes, config: ReduceConfig, steps: int) -> int:
-    """Return the registers of a thread for its vectors, and for the values that it keeps between two passes. Elements
-    of which several lie in a register take half as many again, because compilers unpack them early."""
+    """Return the registers of a thread for its vectors, and for the values that it keeps between two passes. Bytes take
+    half as many again, because compilers unpack them early."""
     sizes = [ELEMENT_TYPES[made.problem.named[load.operand].dtype].bytes for load in made.loads]
-    vectors = sum(1.5 * size if size < REGISTER_BYTES else size for size in sizes)
+    vectors = sum(1.5 * size if size == 1 else size for size in sizes)
     kept = max(sum(ELEMENT_TYPES[one.node.dtype].bytes for one in each.read) for each in made.all)
     return ceil((vectors + kept) * config.vector * steps / REGISTER_BYTES)
 
