@@ -57,8 +57,8 @@
 //   y = t15
 //
 // target    sm_90a
-// config    attention warps=8 sharing=8 slab=32 resident=1
-// launch    attention<<<24x1x1, 256, 34816 B>>> when: call
+// config    attention warps=2 sharing=1 slab=32 resident=1
+// launch    attention<<<12x1x1, 64, 10240 B>>> when: call
 
 @@ // The problem.
 constexpr int M = 49;  // rows of a batch
@@ -68,9 +68,9 @@ constexpr int COLUMNS = 32;  // of the values
 
 // Derived values.
 constexpr int WARP_SIZE = 32;
-constexpr int THREADS = 256;
-[[maybe_unused]] constexpr int WARPS = 8;  // of a block
-constexpr int SHARING = 8;  // warps that share rows
+constexpr int THREADS = 64;
+[[maybe_unused]] constexpr int WARPS = 2;  // of a block
+constexpr int SHARING = 1;  // warps that share rows
 constexpr int RESIDENT = 1;  // blocks that share an SM
 constexpr int ATOM_M = 16;  // rows of one instruction
 constexpr int ATOM_N = 8;  // columns of one instruction
@@ -79,19 +79,19 @@ constexpr int SLAB = 32;  // terms of a row that lie beside each other
 constexpr int TILE_K = 64;  // bytes per row of a slab
 [[maybe_unused]] constexpr bool X_SIGNED = true;
 [[maybe_unused]] constexpr bool W_SIGNED = true;
-constexpr int TILE_M = 16;  // rows per block
-constexpr int TILES_M = 4;  // blocks per batch
+constexpr int TILE_M = 32;  // rows per block
+constexpr int TILES_M = 2;  // blocks per batch
 constexpr int KEYS = 64;  // N, rounded up to whole steps of the second product and of all warps
-constexpr int KEY_ROWS = 72;  // rows of keys in shared memory
-constexpr int STEPS = 1;  // columns of the first product's instructions, per warp
-constexpr int JUMPS = 1;  // vectors between two of the same lanes, of a thread
+constexpr int KEY_ROWS = 64;  // rows of keys in shared memory
+constexpr int STEPS = 8;  // columns of the first product's instructions, per warp
+constexpr int JUMPS = 8;  // vectors between two of the same lanes, of a thread
 constexpr int SHUFFLED = 4;  // neighbours of a team that shuffle values
 constexpr int LANES_LEFT = 1;  // lanes of each, once they did
 constexpr int TEAM = 4;  // lanes that share a row
 constexpr int SPAN = 2;  // neighbouring columns of a lane
 constexpr int VECTOR = 2;
 constexpr int ROWS_OF_THREAD = 1;  // of those that a lane reduces at a time
-constexpr int SMEM_BYTES = 34816;
+constexpr int SMEM_BYTES = 10240;
 
 // Bytes as fp16 in one instruction for two: 1024 plus an unsigned byte has the byte as its lowest bits. What
 // is subtracted from it holds the zero point as well, and the sign of signed bytes.
@@ -268,67 +268,11 @@ struct Scores { Vector<Score> v0[STEPS]; };
 constexpr int ATOMS = (COLUMNS + 2 * ATOM_N - 1) / (2 * ATOM_N) * 2;
 struct Sums { Sum of[ATOMS][D_REGISTERS]; };
 
-// Values that warps of the same rows give each other, a lane to the same lanes of the other warps: the lanes
-// of each fold, and the sums of their keys.
-struct Parts {
-    Maximum1::Value maximum1[LANE_PIXELS][WARPS][WARP_SIZE][VECTOR];
-    Sum7::Value sum7[LANE_PIXELS][WARPS][WARP_SIZE][VECTOR];
-    Sum sums[LANE_PIXELS][ATOMS][WARPS][WARP_SIZE][LANE_CHANNELS];
-};
-
-// Combines the lanes of the warps that share a row, the farthest first. All get the result.
-template <class Fold, class Value>
-__device__ __forceinline__ void combine_warps(
-    Value (&lanes)[VECTOR], Value (&parts)[WARPS][WARP_SIZE][VECTOR]) {
-    const int lane = tile::lane(), first_warp = tile::warp() / SHARING * SHARING;
-#pragma unroll
-    for (int i = 0; i < VECTOR; ++i) parts[tile::warp()][lane][i] = lanes[i];
-    tile::barrier();
-    Value all[SHARING][VECTOR];
-#pragma unroll
-    for (int part = 0; part < SHARING; ++part)
-#pragma unroll
-        for (int i = 0; i < VECTOR; ++i) all[part][i] = parts[first_warp + part][lane][i];
-#pragma unroll
-    for (int level = 1; SHARING >> level > 0; ++level)
-#pragma unroll
-        for (int part = 0; part < SHARING / 2; ++part)
-#pragma unroll
-            for (int i = 0; i < VECTOR; ++i)
-                if (part < SHARING >> level)
-                    all[part][i] = Fold::combine(all[part][i], all[part + (SHARING >> level)][i]);
-#pragma unroll
-    for (int i = 0; i < VECTOR; ++i) lanes[i] = all[0][i];
-}
-
-// The warps that share rows divide the sums among them, by the rows of a lane and the steps of the columns.
-__device__ __forceinline__ bool is_finished_here(int pixel, int atom) {
-    return (pixel * ATOMS + atom) % SHARING == tile::warp() % SHARING;
-}
-
-// Adds the sums of all keys, where this warp finishes them. Whole numbers have the same sum in any order.
-__device__ __forceinline__ void add_warps(Parts& parts, Sums& sums) {
-    const int lane = tile::lane(), first_warp = tile::warp() / SHARING * SHARING;
-#pragma unroll
-    for (int number = 0; number < LANE_PIXELS * ATOMS * LANE_CHANNELS; ++number) {
-        const int pixel = number / LANE_CHANNELS / ATOMS, atom = number / LANE_CHANNELS % ATOMS;
-        const int j = number % LANE_CHANNELS;
-        parts.sums[pixel][atom][tile::warp()][lane][j] = sums.of[atom][register_of(pixel, j)];
-    }
-    tile::barrier();
-#pragma unroll
-    for (int number = 0; number < LANE_PIXELS * ATOMS; ++number) {
-        const int pixel = number / ATOMS, atom = number % ATOMS;
-        if (!is_finished_here(pixel, atom)) continue;
-#pragma unroll
-        for (int j = 0; j < LANE_CHANNELS; ++j) {
-            Sum total = 0.0f;
-#pragma unroll
-            for (int part = 0; part < SHARING; ++part)
-                total += parts.sums[pixel][atom][first_warp + part][lane][j];
-            sums.of[atom][register_of(pixel, j)] = total;
-        }
-    }
+// A warp has its rows for itself: it gives nothing to others, and finishes all of its sums.
+struct Parts {};
+__device__ __forceinline__ void add_warps([[maybe_unused]] Parts& parts, [[maybe_unused]] Sums& sums) {}
+__device__ __forceinline__ bool is_finished_here([[maybe_unused]] int pixel, [[maybe_unused]] int atom) {
+    return true;
 }
 
 struct Shared : Parts {
@@ -482,7 +426,6 @@ __device__ __forceinline__ void weigh(
             }
         }
         lanes1.combine_jumps();
-        combine_warps<Maximum1>(lanes1.value[0], parts.maximum1[pixel]);
         combine_neighbours<Maximum1>(lanes1.value[0], member);
         set_rows<Maximum1>(rows.t1, lanes1.value[0]);
     }
@@ -513,7 +456,6 @@ __device__ __forceinline__ void weigh(
             }
         }
         lanes7.combine_jumps();
-        combine_warps<Sum7>(lanes7.value[0], parts.sum7[pixel]);
         combine_neighbours<Sum7>(lanes7.value[0], member);
         set_rows<Sum7>(rows.t7, lanes7.value[0]);
     }

@@ -56,13 +56,8 @@ constexpr int N = 21;  // keys of a batch
 constexpr int DEPTH = 20;  // products per score
 constexpr int COLUMNS = 7;  // of the values
 
-@@ f9c40de3 in pages/attention-heads-beside-each-other-sm_90a.cu: // Derived values.
-@@ 3+3
-constexpr int THREADS = 64;
-[[maybe_unused]] constexpr int WARPS = 2;  // of a block
-constexpr int SHARING = 1;  // warps that share rows
-@@ 14+6
-constexpr int TILE_M = 32;  // rows per block
+@@ 57fd8eaa in pages/attention-heads-beside-each-other-sm_90a.cu: // Derived values.
+@@ 15+5
 constexpr int TILES_M = 1;  // blocks per batch
 constexpr int KEYS = 32;  // N, rounded up to whole steps of the second product and of all warps
 constexpr int KEY_ROWS = 32;  // rows of keys in shared memory
@@ -208,13 +203,6 @@ struct Kept {
     float t5[STEPS][VECTOR];
 };
 
-// A warp has its rows for itself: it gives nothing to others, and finishes all of its sums.
-struct Parts {};
-__device__ __forceinline__ void add_warps([[maybe_unused]] Parts& parts, [[maybe_unused]] Sums& sums) {}
-__device__ __forceinline__ bool is_finished_here([[maybe_unused]] int pixel, [[maybe_unused]] int atom) {
-    return true;
-}
-
 @@ 2f4e0f53 in pages/attention-heads-beside-each-other-sm_90a.cu: // Values that all scores have in common.
 @@ 12+2
 @@ 19+8
@@ -234,23 +222,22 @@ __device__ __forceinline__ bool is_finished_here([[maybe_unused]] int pixel, [[m
     const int t9 = scalar::to_int32(t8);
     args.y[m0 * 7 + n0] = static_cast<Output>(t9);
 
-@@ a7a838a5 in pages/attention-heads-beside-each-other-sm_90a.cu: // Computes the weights of a lane's row `pixel`, as words of a factor's fragments. Keys beyond the last one
-@@ 30+1
-@@ 39+1
+@@ 47da6ba2 in pages/attention-heads-beside-each-other-sm_90a.cu: // Computes the weights of a lane's row `pixel`, as words of a factor's fragments. Keys beyond the last one
+@@ 38+1
         Lanes<Sum6> lanes6;
-@@ 52+6
+@@ 51+6
                 const float t3 = scalar::to_float32(t2);
                 const float t4 = scalar::multiply(t3, 0.03999999910593033f);
                 const float t5 = scalar::exp(t4);
                 values.t5[step][i] = t5;
                 lanes6.add(step, i, Sum6::of(t5, column));
-@@ 60+4
+@@ 59+3
         lanes6.combine_jumps();
         combine_neighbours<Sum6>(lanes6.value[0], member);
         set_rows<Sum6>(rows.t6, lanes6.value[0]);
-@@ 67+4
+@@ 65+4
         
-@@ 83+7
+@@ 81+7
             const float t5 = values.t5[step][i];
             [[maybe_unused]] const float t6 = rows.t6[at];
             const float t7 = scalar::divide(t5, t6);
