@@ -51,11 +51,11 @@ MOST_REGISTERS, OTHER_REGISTERS, LEAST_PER_KEY = 255, 40, 0.65
 # Instructions of a node of an expression: some are none.
 PER_NODE = 0.8
 # Schedulers of an SM, and clocks between two instructions of a lane that wait for each other.
-SCHEDULERS, CHAIN = 4, 4.0
+SCHEDULERS, CHAIN = 4, 3.0
 # Clocks of a load from device memory, and of a barrier with the loads and stores of shared memory beside it.
-FAR, EXCHANGE = 700, 500
+FAR, EXCHANGE = 700, 600
 # Instructions of a barrier, and of the addresses beside it. Rows of a lane.
-OF_BARRIER, LANE_ROWS = 40, 2
+OF_BARRIER, LANE_ROWS = 80, 2
 
 
 @dataclass(frozen=True)
@@ -297,8 +297,8 @@ class AttentionPlan(WaitingPlan):
         sharing = self.config.sharing
         if sharing == 1:
             return 0.0
-        folds = LANE_ROWS * len(self.row.passes.folds) * (OF_BARRIER + 6 * sharing)
-        return folds + OF_BARRIER + self._values / 4 * 3
+        folds = LANE_ROWS * len(self.row.passes.folds) * (OF_BARRIER + 3 * sharing)
+        return folds + OF_BARRIER + 6 * self._values
 
 
 def plan(problem: Attention, config: AttentionConfig, target: Target) -> AttentionPlan:
