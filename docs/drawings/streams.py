@@ -34,7 +34,13 @@ def binary() -> Canvas:
 
 
 def concat() -> Canvas:
-    return stream("concat", ("unroll",))
+    def more(c: Canvas) -> None:
+        c.text(40, 188, "one vector, joined from loads of a row that is not aligned")
+        for at in range(4):
+            c.box(40 + 60 * at, 236, 60, 24, "two")
+        c.across(40, 100, 226, "load")
+
+    return stream("concat", ("unroll",), more)
 
 
 def pooling() -> Canvas:

@@ -1523,6 +1523,8 @@ using Output = signed char;
 
 using X = unsigned char;
 
+using X = signed char;
+
 // Returns the value of the lane whose number differs from this lane's in the bits of `mask`.
 __device__ __forceinline__ int shuffle_xor(int value, int mask) {
     return __shfl_xor_sync(0xffffffffu, value, mask);

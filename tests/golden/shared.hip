@@ -213,8 +213,6 @@ __device__ __forceinline__ float divide(float a, float b) { return a / b; }
 @@ // The config.
 THREADS=128 VECTOR=8 UNROLL=1
 
-using X = signed char;
-
 __device__ __forceinline__ float sqrt(float a) { return __builtin_sqrtf(a); }
 __device__ __forceinline__ float floor(float a) { return __builtin_floorf(a); }
 __device__ __forceinline__ float ceil(float a) { return __builtin_ceilf(a); }

@@ -294,6 +294,7 @@ CASES: dict[str, tuple[Problem, str, Config | None]] = {
         TableConfig(threads=256, vector=16, unroll=4, rounds=4, copies=32),
     ),
     "concat-scales-sm_90a.cu": (Concat(32 * 28 * 28, (128, 96, 32), tables=(0, 1, 1), x_type="uint8"), "sm_90a", None),
+    "concat-narrow-loads-sm_90a.cu": (Concat(32 * 28 * 28, (96,), (195,), (99,)), "sm_90a", None),
     "concat-slice-gfx942.hip": (Concat(32 * 28 * 28, (24,), (128,), (40,)), "gfx942", None),
     "pooling-max-sm_90a.cu": (MaxPool(32, 112, 112, 64, 3, 3, stride=2, pad=1), "sm_90a", None),
     "pooling-average-gfx1100.hip": (

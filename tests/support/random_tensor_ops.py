@@ -120,16 +120,19 @@ def _suppression(rng: random.Random) -> NonMaxSuppression:
 
 
 def concats(seed: int, count: int) -> list[Concat]:
-    """Return one to four slices, of whole vectors and odd sizes, copied and looked up."""
+    """Return one to four slices, of whole vectors and odd sizes, in rows that are aligned and not, copied and looked
+    up."""
     rng = random.Random(f"concats {seed}")
     return [_concat(rng) for _ in range(count)]
 
 
 def _concat(rng: random.Random) -> Concat:
     unit = rng.choice((1, 2, 4, 8, 16))
+    beside = rng.choice((unit, unit, 1, 2))  # elements of which there are some before and behind a slice
     slices = []
     for _ in range(rng.randint(1, 4)):
-        width, before, behind = unit * rng.randint(1, 5), unit * rng.choice((0, 0, 1, 3)), unit * rng.choice((0, 0, 2))
+        width, before = unit * rng.randint(1, 5), beside * rng.choice((0, 0, 1, 3))
+        behind = beside * rng.choice((0, 0, 2))
         slices.append((width, before + width + behind, before, rng.random() < 0.4))
     return Concat.of(rng.choice(SIZES), slices, rng.choice(BYTES))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import ClassVar
@@ -123,11 +124,10 @@ SAYS_OF_CONFIG = {
 }
 
 
-def constants_of(config: Config) -> tuple[Constant, ...]:
+def constants_of(config: Config, says: Mapping[str, str] = SAYS_OF_CONFIG) -> tuple[Constant, ...]:
     """Return the fields of a config as constants, with their names in capitals."""
     return tuple(
-        Constant(entry.name.upper(), getattr(config, entry.name), SAYS_OF_CONFIG.get(entry.name, ""))
-        for entry in fields(config)
+        Constant(entry.name.upper(), getattr(config, entry.name), says.get(entry.name, "")) for entry in fields(config)
     )
 
 

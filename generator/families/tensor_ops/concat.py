@@ -9,7 +9,7 @@ from typing import ClassVar
 from qconv.arithmetic.parameter import ENTRIES
 from qconv.errors import Infeasible
 from qconv.generator.families import Family
-from qconv.generator.families.tensor_ops.binary import FEW_ELEMENTS, constants_of, order
+from qconv.generator.families.tensor_ops.binary import FEW_ELEMENTS, SAYS_OF_CONFIG, constants_of, order
 from qconv.generator.plan import (
     Config,
     Constant,
@@ -31,11 +31,21 @@ from qconv.tensor_ops.concat import Slice
 class ConcatConfig(Config):
     family: ClassVar[str] = "concat"
     threads: int
-    vector: int  # neighbouring elements per load
+    vector: int  # neighbouring elements per store
+    load: int  # neighbouring elements per load; a thread joins several loads to a vector
     unroll: int  # vectors that a thread has in flight
 
 
-CHOICES: dict[str, tuple[int, ...]] = {"threads": (128, 256, 512), "vector": (1, 2, 4, 8, 16), "unroll": (1, 2, 4)}
+CHOICES: dict[str, tuple[int, ...]] = {
+    "threads": (128, 256, 512),
+    "vector": (1, 2, 4, 8, 16),
+    "load": (1, 2, 4, 8, 16),
+    "unroll": (1, 2, 4),
+}
+SAYS = SAYS_OF_CONFIG | {"vector": "neighbouring elements per store", "load": "neighbouring elements per load"}
+# Cost, in units of `order`, of each further load of a vector. An element less per store costs more, so that rows that
+# are not aligned are stored in vectors that are as wide as others.
+FURTHER_LOAD = 1
 
 
 @dataclass(frozen=True)
@@ -73,7 +83,8 @@ class ConcatPlan(WaitingPlan):
 
     @cached_property
     def alignment(self) -> dict[str, int]:
-        return {field.role: self.config.vector for field in self.fields}
+        sources = {tensor.name: self.config.load for tensor in self.problem.inputs}
+        return sources | dict.fromkeys((*self.problem.packed, "y"), self.config.vector)
 
     @cached_property
     def aliases(self) -> dict[str, str]:
@@ -86,7 +97,7 @@ class ConcatPlan(WaitingPlan):
 
     @property
     def constants(self) -> dict[str, tuple[Constant, ...]]:
-        found = {"The problem.": self._problem_constants(), "The config.": constants_of(self.config)}
+        found = {"The problem.": self._problem_constants(), "The config.": constants_of(self.config, SAYS)}
         follows = Constant("ROWS", self.config.unroll, "rows of vectors per block")
         return found | {"Derived values.": (follows, Constant("SMEM_BYTES", self.smem_bytes))}
 
@@ -103,14 +114,19 @@ class ConcatPlan(WaitingPlan):
         return ConcatContext(says=["  y = the slices of each row, one behind the other"], slices=self.problem.slices)
 
     def cost(self) -> float:
-        return order(self.config.threads, self.config.vector, self.config.unroll, self.blocks)
+        further = self.config.vector // self.config.load - 1
+        return FURTHER_LOAD * further + order(self.config.threads, self.config.vector, self.config.unroll, self.blocks)
 
 
 def plan(problem: Concat, config: ConcatConfig, target: Target) -> ConcatPlan:
     check_choices(config, CHOICES)
     at_most(config.threads, target.threads_per_block, f"threads of a block on {target.name}")
-    if problem.widest % config.vector:
-        raise Infeasible(f"vector={config.vector}: every width, stride and offset is a multiple of {problem.widest}")
+    if problem.widest_store % config.vector:
+        raise Infeasible(f"vector={config.vector}: every width is a multiple of {problem.widest_store}")
+    if problem.widest % config.load:
+        raise Infeasible(f"load={config.load}: every width, stride and offset is a multiple of {problem.widest}")
+    if config.vector % config.load:
+        raise Infeasible(f"load={config.load} must divide vector={config.vector}")
     elements, tile = problem.rows * problem.width, config.threads * config.vector * config.unroll
     at_most(tile, max(2 * elements, FEW_ELEMENTS), f"elements of a tile (the problem has {elements})")
     return ConcatPlan(problem, config, target, ceil_div(elements, tile), ENTRIES * sum(problem.tables))

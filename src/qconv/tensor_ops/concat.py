@@ -104,9 +104,14 @@ class Concat(TensorOp):
 
     @property
     def widest(self) -> int:
-        """Return the number of neighbouring elements that can be read and written at once in all slices."""
+        """Return the number of neighbouring elements that can be read at once in all slices."""
         numbers = [number for each in self.slices for number in (each.width, each.stride, each.offset) if number]
         return min(alignment(number, WIDEST) for number in numbers)
+
+    @property
+    def widest_store(self) -> int:
+        """Return the number of neighbouring elements of the output that can be written at once: those of one slice."""
+        return min(alignment(width, WIDEST) for width in self.widths)
 
     @property
     def inputs(self) -> tuple[Tensor, ...]:
@@ -132,7 +137,7 @@ class Concat(TensorOp):
 
     @property
     def shape_class(self) -> tuple[object, ...]:
-        return (self.widest,)
+        return (self.widest, self.widest_store)
 
     @classmethod
     def of(cls, rows: int, slices: Sequence[tuple[int, int, int, bool]], x_type: str) -> Self:

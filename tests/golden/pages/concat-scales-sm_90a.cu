@@ -3,12 +3,17 @@
 //   y = the slices of each row, one behind the other
 //
 // target    sm_90a
-// config    concat threads=128 vector=16 unroll=1
+// config    concat threads=128 vector=16 load=16 unroll=1
 // launch    concat<<<3136x1x1, 128, 512 B>>> when: call
 
 @@ // The problem.
 constexpr int ELEMENTS = 6422528;  // elements of the output
 WIDTH=256 TABLES=2 ENTRIES=256
+
+@@ // The config.
+THREADS=128
+constexpr int VECTOR = 16;  // neighbouring elements per store
+LOAD=16 UNROLL=1
 
 @@ // Derived values.
 constexpr int ROWS = 1;  // rows of vectors per block
@@ -46,19 +51,34 @@ __device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
     return y;
 }
 
+// Loads a vector of a slice, LOAD elements at a time; a slice need not begin at a multiple of VECTOR.
+__device__ __forceinline__ Vector<X> load_in_parts(const X* from) {
+    static_assert(VECTOR % LOAD == 0, "LOAD must divide VECTOR");
+    if constexpr (LOAD == VECTOR) {
+        return load_vector(from);
+    } else {
+        Vector<X> x;
+#pragma unroll
+        for (int i = 0; i < VECTOR; i += LOAD) {
+            *reinterpret_cast<tile::Vector<X, LOAD>*>(x.element + i) = tile::load_vector<LOAD>(from + i);
+        }
+        return x;
+    }
+}
+
 // Loads a vector of y, all of it from one slice, beginning at `column`.
 __device__ __forceinline__ Vector<X> load_slice(const Arguments& args, unsigned row, unsigned column) {
     if (column < 128) {
         const unsigned at = row * 128 + 0 + column - 0;
-        return load_vector(args.x0 + at);
+        return load_in_parts(args.x0 + at);
     }
     if (column < 224) {
         const unsigned at = row * 96 + 0 + column - 128;
-        return load_vector(args.x1 + at);
+        return load_in_parts(args.x1 + at);
     }
     if (column < 256) {
         const unsigned at = row * 32 + 0 + column - 224;
-        return load_vector(args.x2 + at);
+        return load_in_parts(args.x2 + at);
     }
     return Vector<X>();
 }

@@ -1,30 +1,19 @@
 // concat:rows=25088:widths=24:strides=128:offsets=40:x_type=int8
 //
 // target    gfx942
-// config    concat threads=128 vector=8 unroll=1
+// config    concat threads=128 vector=8 load=8 unroll=1
 // launch    concat<<<588x1x1, 128, 0 B>>> when: call
 
 @@ // The problem.
 constexpr int ELEMENTS = 602112;  // elements of the output
 WIDTH=24
 
-@@ // Derived values.
-constexpr int ROWS = 1;  // rows of vectors per block
-SMEM_BYTES=0
+@@ // The config.
+THREADS=128
+constexpr int VECTOR = 8;  // neighbouring elements per store
+LOAD=8 UNROLL=1
 
-@@ 340b41f3 in pages/concat-scales-sm_90a.cu: // The kernel's only parameter.
-@@ 4+3
-
-// Returns the slice unchanged.
-__device__ __forceinline__ void prepare_tables(const Arguments&) {}
-
-template <int TABLE>
-__device__ __forceinline__ Vector<X> translate(const Vector<X>& x) {
-    static_assert(TABLE < 0, "the problem has no tables");
-    return x;
-}
-
-@@ 28b288f1 in pages/concat-scales-sm_90a.cu: // Loads a vector of y, all of it from one slice, beginning at `column`.
+@@ 495dabb8 in pages/concat-scales-sm_90a.cu: // Loads a vector of y, all of it from one slice, beginning at `column`.
 @@ 3+2
     if (column < 24) {
         const unsigned at = row * 128 + 40 + column - 0;
