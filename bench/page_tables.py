@@ -142,13 +142,18 @@ def zoo() -> str:
     return "\n\n".join(map(zoo_of, paths)) or "Not measured yet."
 
 
+def brought() -> str:
+    """Return the table of networks that the zoo does not have."""
+    return zoo_of(RESULTS / "brought.json")
+
+
 def zoo_of(path: Path) -> str:
     document = json.loads(path.read_text())
     timed = [row for row in document["rows"] if "ms" in row]
     rows = [row for row in timed if is_current(row, document["device"]["target"])]
     head = ("network", "kind", "N", "ms", "eager fp16", "Inductor fp16", "faster peer's time over ours")
     driver = ("layers elsewhere", "copies in, out and waits within a run")
-    shown = f"On {document['device']['name']} ({link('zoo', path.parent.name)}):\n\n"
+    shown = f"On {document['device']['name']} ({link(path.stem, path.parent.name)}):\n\n"
     means = "".join(f"\n\n{said}" for said in zoo_means(rows))
     left_out = len(timed) - len(rows)
     gone = f"\n\nLeft out, since a kernel has changed: {left_out}." if left_out else ""
@@ -278,6 +283,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "fused": lambda: compared(True),
     "networks": networks,
     "zoo": zoo,
+    "brought": brought,
     "expressions": expressions,
     "sessions": sessions,
     "sequences": sequences,
