@@ -277,9 +277,11 @@ def main(arguments: list[str] | None = None) -> None:
     if options.table:
         print(table(json.loads((options.out / f"{options.suite}.json").read_text())["rows"]))
         return
+    known = [f"timm.{name}" for name in options.timm.split(",")] if options.timm else NETWORKS
+    chosen = [name for name in known if re.search(options.only, name)]
+    for name in chosen:
+        brought(name)  # a wrong name ends the run before it begins
     zoo = Zoo(options)
-    brought_names = [f"timm.{name}" for name in options.timm.split(",")] if options.timm else NETWORKS
-    chosen = [name for name in brought_names if re.search(options.only, name)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(options.processes) as pool:
         for done in [pool.submit(zoo.run, name, Path(folder)) for name in chosen]:
             done.result()

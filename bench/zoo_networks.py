@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -389,6 +390,7 @@ NETWORKS = {
 }
 
 
+@cache
 def brought(name: str) -> ZooNetwork:
     """Return a network of the zoo, or `timm.NAME`: any that timm makes, for images of its own size."""
     library, _, its_name = name.partition(".")

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
 import pytest
 
 pytest.importorskip("torch", reason="PyTorch is not installed")
 
 import torch
-from zoo_networks import NETWORKS, Detector, ImageDecoder, Pyramid, SuperResolution, VolumeUNet
+import zoo
+from zoo_networks import NETWORKS, Detector, ImageDecoder, Pyramid, SuperResolution, VolumeUNet, brought
 
 
 def shapes(network: str, size: int) -> list[tuple[int, ...]]:
@@ -24,6 +29,18 @@ def test_there_are_many_of_others_and_six_of_ours() -> None:
         "plain", "squeeze-excite", "channel shuffle", "dense concatenation", "hybrid with attention", "LayerNorm",
         "segmentation", "detection", "super-resolution", "generative", "video", "volumes",
     }  # fmt: skip
+
+
+def test_any_network_of_timm_is_brought_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found = {"wide": SimpleNamespace(input_size=(3, 288, 240))}
+    made = SimpleNamespace(get_pretrained_cfg=found.get, create_model=lambda name, pretrained: (name, pretrained))
+    monkeypatch.setitem(sys.modules, "timm", made)
+    one = brought("timm.wide")
+    assert (one.kind, one.shape(one.size), one.make(one.size)) == ("timm", (3, 240, 240), ("wide", False))
+    assert brought("unet") is NETWORKS["unet"]
+    monkeypatch.setattr(zoo, "Zoo", None)  # nothing begins
+    with pytest.raises(ValueError, match="timm has no network 'wider'"):
+        zoo.main(["--timm", "wide,wider", "--out", str(tmp_path)])
 
 
 def test_a_detector_gives_a_box_for_every_cell() -> None:

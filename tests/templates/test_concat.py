@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from kernel_checks import check_fault_is_found, check_sanitized
 from random_tensor_ops import concats
 
 from qconv import generator, parse
@@ -72,9 +73,7 @@ SANITIZED = {
 @pytest.mark.parametrize("sanitizer", ["address", "thread"])
 @pytest.mark.parametrize("name", SANITIZED)
 def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
-    problem, config = SANITIZED[name]
-    plan = generator.plan(problem, config, CPU.target)
-    assert sanitized.mismatch(plan, registry.draw(problem, 5), sanitizer) is None
+    check_sanitized(generator.plan(*SANITIZED[name], CPU.target), sanitizer)
 
 
 @pytest.mark.turns
@@ -88,12 +87,7 @@ def test_nothing_is_found(name: str, sanitizer: sanitized.Sanitizer) -> None:
     ids=["no barrier behind the tables", "a vector past the end", "a vector behind the tables"],
 )
 def test_a_planted_bug_is_found(old: str, new: str, sanitizer: sanitized.Sanitizer) -> None:
-    problem, config = SANITIZED["scales"]
-    plan = generator.plan(problem, config, CPU.target)
-    text = generator.render(plan).text
-    assert old in text
-    report, _ = sanitized.run(plan, registry.draw(problem, 5), sanitizer, source=text.replace(old, new))
-    assert not report.clean
+    check_fault_is_found(generator.plan(*SANITIZED["scales"], CPU.target), sanitizer, old, new)
 
 
 def planted_in_loads(old: str, new: str) -> tuple[sanitized.SanitizerReport, bool]:
